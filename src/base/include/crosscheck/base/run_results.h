@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "crosscheck/base/outcome.h"
+#include "crosscheck/base/result.h"
+#include "crosscheck/base/time.h"
+
+// What a run of tests found, and the file that carries it from a backend's CI to the relay: JSON lines,
+// gzipped for the upload. docs/formats.md describes every field.
+namespace crosscheck::base {
+
+// One test, as collected. `variant` is canonical JSON of what the generated test itself says
+// ({"device":"refdev:0","dtype":"float32","op":"add"} plus other parameters); never parsed from a name.
+// Class and method are the names as written in the file, before instantiation for a device.
+struct TestId {
+  std::string file;        // relative to the suite's root, `/` separated
+  std::string class_name;  // empty for a function outside a class
+  std::string method;
+  std::string variant;  // "{}" where there is none
+
+  friend bool operator==(const TestId&, const TestId&) = default;
+  friend auto operator<=>(const TestId&, const TestId&) = default;
+};
+// "file::Class::method{variant}", for people and logs.
+[[nodiscard]] std::string to_string(const TestId& id);
+
+// The unit that is run, shown and compared: one revision of each axis, a device, an environment.
+struct Combination {
+  std::string backend;           // name of the backend ("refdev")
+  std::string backend_revision;  // commit or version
+  std::string core_revision;     // PyTorch: "2.13.0" or a commit
+  std::string suite_revision;    // commit or digest of the tests
+  std::string device;            // device type and model
+  std::string environment_digest;
+
+  // sha256 over the six, the combination's identity.
+  [[nodiscard]] std::string digest() const;
+  friend bool operator==(const Combination&, const Combination&) = default;
+};
+
+// The numbers of a mismatch, where the message holds them.
+struct Mismatch {
+  std::optional<double> absolute;  // greatest absolute difference
+  std::optional<double> relative;
+  std::optional<double> absolute_tolerance;
+  std::optional<double> relative_tolerance;
+  friend bool operator==(const Mismatch&, const Mismatch&) = default;
+};
+
+struct TestResult {
+  TestId id;
+  std::string node_id;  // the runner's address of it ("test_x.py::TestX::test_y")
+  int attempt = 1;      // from 1; every attempt is a TestResult of its own
+  Outcome outcome = Outcome::not_run;
+  FailureKind kind = FailureKind::none;
+  std::string fingerprint;  // equal for failures that are alike; empty when it did not fail
+  std::string message;      // the error itself, first line first; at most 4 KiB
+  std::string detail;       // traceback; at most 64 KiB
+  Duration duration{0};
+  std::optional<Mismatch> mismatch;
+  friend bool operator==(const TestResult&, const TestResult&) = default;
+};
+
+struct RunHeader {
+  static constexpr int k_schema = 1;
+  std::string run_id;
+  Combination combination;
+  std::vector<std::string> command;  // argument vector
+  std::string selection;             // what was selected and how ("bundled suite, quick set")
+  Time started_at{};
+  Time finished_at{};
+  std::vector<std::pair<std::string, std::string>> environment;  // name, value: allow-listed facts
+};
+
+struct RunResults {
+  RunHeader header;
+  std::vector<TestResult> results;
+
+  // Latest attempt of each test only.
+  [[nodiscard]] OutcomeCounts counts() const;
+};
+
+// First line the header, then a line a result, last line {"end": <number of results>}: a file cut off
+// is noticed.
+[[nodiscard]] std::string to_json_lines(const RunResults& run);
+// The error names line and field.
+[[nodiscard]] Result<RunResults> parse_run_results(std::string_view text);
+
+}  // namespace crosscheck::base

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "crosscheck/base/result.h"
+
+// One file a subcommand. Each registers itself:
+//
+//   namespace crosscheck::cli {
+//   static const Registration k_registration{"version", [](CLI::App& app, Globals& globals, Action& action) {
+//     auto* command = app.add_subcommand("version", "Prints …");
+//     command->footer("Example:\n  crosscheck version --json");
+//     command->callback([&] { action = [&] { return run_version(globals); }; });
+//   }};
+//   }
+namespace crosscheck::cli {
+
+// What every command takes.
+struct Globals {
+  bool json = false;                       // --json: machine-readable output on stdout
+  std::string db = ".crosscheck/crosscheck.db";  // --db URL
+  bool db_given = false;
+  std::string settings_file;               // --settings FILE; empty: crosscheck.settings.yaml if it exists
+  std::string log_level = "info";
+};
+
+// What the parsed command line asks for; runs after parsing.
+using Action = std::function<base::Result<base::ExitCode>()>;
+using AddCommand = void (*)(CLI::App& app, Globals& globals, Action& action);
+
+class Registration {
+ public:
+  Registration(const char* name, AddCommand add);
+};
+
+// Whether progress may be drawn: stderr is a terminal and CI is not set.
+[[nodiscard]] bool is_interactive();
+// Whether stdout may be coloured: a terminal and NO_COLOR is not set.
+[[nodiscard]] bool use_colour();
+
+}  // namespace crosscheck::cli

@@ -1,0 +1,100 @@
+#include <unistd.h>
+
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+
+#include "command.h"
+#include "crosscheck/base/log.h"
+
+namespace crosscheck::cli {
+namespace {
+
+// By name, so that --help lists commands in one order whatever the link order.
+std::map<std::string, AddCommand>& commands() {
+  static std::map<std::string, AddCommand> all;
+  return all;
+}
+
+void report(const base::Error& error, const Globals& globals) {
+  if (globals.json) {
+    boost::json::object object{{"error", std::string{to_string(error.fault)}}, {"message", error.message}};
+    if (!error.remedy.empty()) object["remedy"] = error.remedy;
+    std::fprintf(stderr, "%s\n", boost::json::serialize(object).c_str());
+  } else {
+    std::fprintf(stderr, "crosscheck: %s\n", to_string(error).c_str());
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Tells, with evidence, whether a PyTorch accelerator backend still works.\n"
+      "Exit codes: 0 ok; 1 the answer is no; 2 usage; 3 bad input; 4 environment; 5 internal.",
+      "crosscheck"};
+  app.footer("`crosscheck COMMAND --help` shows a command's options and an example.");
+  app.require_subcommand(1);
+  app.fallthrough();
+  Globals globals;
+  app.add_flag("--json", globals.json, "Machine-readable output on standard output");
+  auto* db = app.add_option("--db", globals.db, "The store: a SQLite file, or postgresql://…")
+                 ->envname("CROSSCHECK_DB")
+                 ->capture_default_str();
+  app.add_option("--settings", globals.settings_file, "Settings file (YAML)")
+      ->envname("CROSSCHECK_SETTINGS");
+  app.add_option("--log-level", globals.log_level, "debug, info, warning, error or off")
+      ->envname("CROSSCHECK_LOG_LEVEL")
+      ->capture_default_str();
+  Action action;
+  for (const auto& [name, add] : commands()) add(app, globals, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has an exit code a kind of error; ours is one: usage.
+    return app.exit(error) == 0 ? static_cast<int>(base::ExitCode::ok)
+                                : static_cast<int>(base::ExitCode::usage);
+  }
+  globals.db_given = db->count() > 0;
+  base::log::Level level{};
+  if (!base::log::parse_level(globals.log_level, level)) {
+    report({base::Fault::usage, "--log-level: '" + globals.log_level + "' is not a level",
+            "use debug, info, warning, error or off"},
+           globals);
+    return static_cast<int>(base::ExitCode::usage);
+  }
+  base::log::set_level(level);
+  const auto result = action();
+  if (!result) {
+    report(result.error(), globals);
+    return static_cast<int>(base::exit_code(result.error().fault));
+  }
+  // A full disk or closed pipe shows only when the last bytes are flushed.
+  if (std::fflush(stdout) != 0) {
+    report({base::Fault::environment, "standard output could not be written"}, globals);
+    return static_cast<int>(base::ExitCode::environment);
+  }
+  return static_cast<int>(*result);
+}
+
+}  // namespace
+
+Registration::Registration(const char* name, AddCommand add) { commands().emplace(name, add); }
+
+bool is_interactive() { return isatty(STDERR_FILENO) == 1 && std::getenv("CI") == nullptr; }
+bool use_colour() { return isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr; }
+
+}  // namespace crosscheck::cli
+
+int main(int argc, char** argv) {
+  try {
+    return crosscheck::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "crosscheck: internal error: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "crosscheck: internal error\n");
+  }
+  return static_cast<int>(crosscheck::base::ExitCode::internal);
+}
