@@ -44,7 +44,6 @@ ${rows}  };
 }
 }
 ")
-  enable_language(ASM)
   set_source_files_properties(${dir}/${prefix}.S PROPERTIES OBJECT_DEPENDS "${paths}")
   target_sources(${target} PRIVATE ${dir}/${prefix}.S ${dir}/${prefix}.cc)
   target_include_directories(${target} PRIVATE ${dir})
