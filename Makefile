@@ -1,0 +1,19 @@
+# Each target is one script, which works without make too.
+.PHONY: build run test deep lint format clean
+build:
+	@scripts/setup build
+	@scripts/build release crosscheck
+run:
+	@scripts/run
+test:
+	@scripts/test
+deep:
+	@scripts/deep
+lint:
+	@scripts/setup lint
+	@scripts/lint
+format:
+	@scripts/setup lint
+	@scripts/format
+clean:
+	rm -rf build
