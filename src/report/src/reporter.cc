@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <charconv>
 #include <thread>
 
