@@ -13,9 +13,11 @@ namespace crosscheck::base {
 
 namespace json = boost::json;
 
-// Parses exactly one JSON value. Depth is limited to 64 and the text must be UTF-8; the error names
-// `what` ("webhook body") and line:column.
-[[nodiscard]] Result<json::value> parse_json(std::string_view text, std::string_view what);
+// Parses exactly one JSON value. Depth is limited to 64 and the text must be UTF-8; of a key that stands
+// twice the last one counts. The error is "webhook body:3:14: …" (`what`, line, column in bytes); `text`
+// begins on line `first_line` of it.
+[[nodiscard]] Result<json::value> parse_json(std::string_view text, std::string_view what,
+                                             std::size_t first_line = 1);
 
 // Typed look-ups by dotted path ("workflow.run_id"), for bodies that others send. The error names the
 // whole path and what was found instead.

@@ -44,7 +44,9 @@ struct ProcessSpec {
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;
   // (fd here, fd number in the child). stdin is /dev/null unless mapped.
   std::vector<std::pair<int, int>> descriptors;
-  bool die_with_parent = false;  // PR_SET_PDEATHSIG: SIGKILL when the spawning thread's process dies
+  // PR_SET_PDEATHSIG: SIGKILL when the spawning process dies, and already when the thread that called
+  // `spawn` ends: call it from one that lives as long as the child.
+  bool die_with_parent = false;
 };
 
 struct ExitStatus {

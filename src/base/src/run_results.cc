@@ -1,0 +1,339 @@
+#include "crosscheck/base/run_results.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "crosscheck/base/digest.h"
+#include "crosscheck/base/json.h"
+
+namespace crosscheck::base {
+namespace {
+
+constexpr std::size_t k_message_limit = 4 * 1024;
+constexpr std::size_t k_detail_limit = 64 * 1024;
+constexpr std::string_view k_what = "run results";
+
+// At a character's edge; `text` is UTF-8.
+std::string_view cut(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80) --limit;
+  return text.substr(0, limit);
+}
+
+json::string utf8(std::string_view text) {
+  if (is_utf8(text)) return json::string{text};
+  return json::string{to_utf8(text)};
+}
+
+json::value variant_value(std::string_view variant) {
+  if (variant.empty()) return json::object{};
+  auto parsed = parse_json(variant, "variant");
+  if (!parsed || !parsed->is_object()) {
+    throw std::invalid_argument{fmt::format("variant is not a JSON object: {}", variant)};
+  }
+  return *std::move(parsed);
+}
+
+json::value number_value(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  return number;
+}
+
+std::string header_line(const RunHeader& header) {
+  const Combination& c = header.combination;
+  json::object environment;
+  for (const auto& [name, value] : header.environment) environment[utf8(name)] = utf8(value);
+  json::array command;
+  for (const std::string& argument : header.command) command.emplace_back(utf8(argument));
+  return json::serialize(json::object{{"schema", RunHeader::k_schema},
+                                      {"run_id", utf8(header.run_id)},
+                                      {"combination",
+                                       {{"backend", utf8(c.backend)},
+                                        {"backend_revision", utf8(c.backend_revision)},
+                                        {"core_revision", utf8(c.core_revision)},
+                                        {"suite_revision", utf8(c.suite_revision)},
+                                        {"device", utf8(c.device)},
+                                        {"environment_digest", utf8(c.environment_digest)}}},
+                                      {"command", std::move(command)},
+                                      {"selection", utf8(header.selection)},
+                                      {"started_at", to_rfc3339(header.started_at)},
+                                      {"finished_at", to_rfc3339(header.finished_at)},
+                                      {"environment", std::move(environment)}});
+}
+
+std::string result_line(const TestResult& result) {
+  json::object line{
+      {"file", utf8(result.id.file)},         {"class", utf8(result.id.class_name)},
+      {"method", utf8(result.id.method)},     {"variant", variant_value(result.id.variant)},
+      {"node", utf8(result.node_id)},         {"attempt", result.attempt},
+      {"outcome", to_string(result.outcome)}, {"duration_us", result.duration.count()}};
+  if (result.kind != FailureKind::none) line["kind"] = to_string(result.kind);
+  if (!result.fingerprint.empty()) line["fingerprint"] = utf8(result.fingerprint);
+  if (!result.message.empty()) line["message"] = cut(utf8(result.message), k_message_limit);
+  if (!result.detail.empty()) line["detail"] = cut(utf8(result.detail), k_detail_limit);
+  if (result.mismatch) {
+    json::object& mismatch = line["mismatch"].emplace_object();
+    const auto set = [&mismatch](std::string_view name, std::optional<double> number) {
+      if (number) mismatch[name] = number_value(*number);
+    };
+    set("absolute", result.mismatch->absolute);
+    set("relative", result.mismatch->relative);
+    set("absolute_tolerance", result.mismatch->absolute_tolerance);
+    set("relative_tolerance", result.mismatch->relative_tolerance);
+  }
+  return json::serialize(line);
+}
+
+// Reads the fields of one line and remembers the first that is wrong, so that the reading code is a
+// list of fields.
+class LineReader {
+ public:
+  LineReader(const json::value& root, std::size_t line) : root_{root}, line_{line} {}
+
+  std::string text(std::string_view path) { return take(require_string(root_, path)); }
+  std::string text_or_empty(std::string_view path) {
+    return take(optional_string(root_, path)).value_or("");
+  }
+  std::int64_t integer(std::string_view path, std::int64_t least, std::int64_t most) {
+    const std::int64_t value = take(require_int(root_, path));
+    if (!error_ && (value < least || value > most)) {
+      refuse(path, fmt::format("{} is not between {} and {}", value, least, most));
+    }
+    return value;
+  }
+  Time time(std::string_view path) {
+    const std::string text = take(require_string(root_, path));
+    if (error_) return {};
+    auto parsed = parse_rfc3339(text);
+    if (!parsed) refuse(path, parsed.error().message);
+    return parsed.value_or(Time{});
+  }
+  const json::object* object(std::string_view path, bool required) {
+    const json::value* value = find(root_, path);
+    if (value == nullptr && !required) return nullptr;
+    const auto* object = value != nullptr ? value->if_object() : nullptr;
+    if (object == nullptr) refuse(path, "expected an object");
+    return object;
+  }
+  const json::value& root() const { return root_; }
+  void refuse(std::string_view path, std::string_view why) {
+    keep({Fault::invalid_input, fmt::format("field {}: {}", path, why)});
+  }
+  [[nodiscard]] bool failed() const { return error_.has_value(); }
+  [[nodiscard]] tl::unexpected<Error> error() const { return tl::unexpected{*error_}; }
+
+ private:
+  template <class T>
+  T take(Result<T> result) {
+    if (result) return *std::move(result);
+    keep(std::move(result.error()));
+    return T{};
+  }
+  void keep(Error error) {
+    if (error_) return;
+    error.message = fmt::format("{}:{}: {}", k_what, line_, error.message);
+    error_ = std::move(error);
+  }
+
+  const json::value& root_;
+  std::size_t line_;
+  std::optional<Error> error_;
+};
+
+Result<RunHeader> read_header(const json::value& root) {
+  LineReader in{root, 1};
+  const std::int64_t schema = in.integer("schema", 1, std::numeric_limits<int>::max());
+  if (in.failed()) return in.error();
+  if (schema > RunHeader::k_schema) {
+    return fail(Fault::invalid_input,
+                fmt::format("{}:1: schema {} is newer than {}, the newest this crosscheck reads",
+                            k_what, schema, RunHeader::k_schema),
+                "use a crosscheck at least as new as the one that wrote it");
+  }
+  RunHeader header;
+  header.run_id = in.text("run_id");
+  header.combination = {.backend = in.text("combination.backend"),
+                        .backend_revision = in.text("combination.backend_revision"),
+                        .core_revision = in.text("combination.core_revision"),
+                        .suite_revision = in.text("combination.suite_revision"),
+                        .device = in.text("combination.device"),
+                        .environment_digest = in.text("combination.environment_digest")};
+  const json::value* command = find(root, "command");
+  if (command == nullptr || !command->is_array()) {
+    in.refuse("command", "expected an array of text");
+  } else {
+    for (const json::value& argument : command->get_array()) {
+      if (const auto* text = argument.if_string()) {
+        header.command.emplace_back(*text);
+      } else {
+        in.refuse("command", "expected an array of text");
+      }
+    }
+  }
+  header.selection = in.text("selection");
+  header.started_at = in.time("started_at");
+  header.finished_at = in.time("finished_at");
+  if (const json::object* environment = in.object("environment", true)) {
+    for (const auto& [name, value] : *environment) {
+      if (const auto* text = value.if_string()) {
+        header.environment.emplace_back(name, *text);
+      } else {
+        in.refuse(fmt::format("environment.{}", std::string_view{name}), "expected text");
+      }
+    }
+  }
+  if (in.failed()) return in.error();
+  return header;
+}
+
+std::optional<double> read_number(LineReader& in, const json::object& mismatch,
+                                  std::string_view name) {
+  const json::value* value = mismatch.if_contains(name);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  if (value->is_number()) return value->to_number<double>();
+  if (const auto* text = value->if_string()) {
+    if (*text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (*text == "inf") return std::numeric_limits<double>::infinity();
+    if (*text == "-inf") return -std::numeric_limits<double>::infinity();
+  }
+  in.refuse(fmt::format("mismatch.{}", name), R"(expected a number, "nan", "inf" or "-inf")");
+  return std::nullopt;
+}
+
+Result<TestResult> read_result(const json::value& root, std::size_t line) {
+  LineReader in{root, line};
+  TestResult result;
+  result.id.file = in.text("file");
+  result.id.class_name = in.text_or_empty("class");
+  result.id.method = in.text("method");
+  const json::object* variant = in.object("variant", false);
+  result.id.variant = variant != nullptr ? canonical_json(*variant) : "{}";
+  result.node_id = in.text_or_empty("node");
+  result.attempt = static_cast<int>(in.integer("attempt", 1, std::numeric_limits<int>::max()));
+  const std::string outcome = in.text("outcome");
+  if (const auto known = parse_outcome(outcome)) {
+    result.outcome = *known;
+  } else {
+    in.refuse("outcome", fmt::format("'{}' is no outcome", cut(outcome, 64)));
+  }
+  if (const std::string kind = in.text_or_empty("kind"); !kind.empty()) {
+    if (const auto known = parse_failure_kind(kind)) {
+      result.kind = *known;
+    } else {
+      in.refuse("kind", fmt::format("'{}' is no kind of failure", cut(kind, 64)));
+    }
+  }
+  result.fingerprint = in.text_or_empty("fingerprint");
+  result.message = cut(in.text_or_empty("message"), k_message_limit);
+  result.detail = cut(in.text_or_empty("detail"), k_detail_limit);
+  result.duration =
+      Duration{in.integer("duration_us", 0, std::numeric_limits<std::int64_t>::max())};
+  if (const json::object* mismatch = in.object("mismatch", false)) {
+    result.mismatch =
+        Mismatch{.absolute = read_number(in, *mismatch, "absolute"),
+                 .relative = read_number(in, *mismatch, "relative"),
+                 .absolute_tolerance = read_number(in, *mismatch, "absolute_tolerance"),
+                 .relative_tolerance = read_number(in, *mismatch, "relative_tolerance")};
+  }
+  if (in.failed()) return in.error();
+  return result;
+}
+
+}  // namespace
+
+std::string to_string(const TestId& id) {
+  std::string text = id.file + "::";
+  if (!id.class_name.empty()) text += id.class_name + "::";
+  text += id.method;
+  if (id.variant != "{}") text += id.variant;
+  return text;
+}
+
+std::string Combination::digest() const {
+  return sha256_hex(canonical_json(json::array{backend, backend_revision, core_revision,
+                                               suite_revision, device, environment_digest}));
+}
+
+OutcomeCounts RunResults::counts() const {
+  struct Latest {
+    int attempt;
+    Outcome outcome;
+  };
+  // The node tells apart tests whose collected parameters are the same.
+  std::map<std::tuple<const TestId&, std::string_view>, Latest> latest;
+  for (const TestResult& result : results) {
+    const auto [it, added] =
+        latest.try_emplace({result.id, result.node_id}, Latest{result.attempt, result.outcome});
+    if (!added && result.attempt >= it->second.attempt) {
+      it->second = {result.attempt, result.outcome};
+    }
+  }
+  OutcomeCounts counts;
+  for (const auto& [test, last] : latest) counts.add(last.outcome);
+  return counts;
+}
+
+std::string to_json_lines(const RunResults& run) {
+  std::string text = header_line(run.header) + "\n";
+  for (const TestResult& result : run.results) text += result_line(result) + "\n";
+  text += fmt::format("{{\"end\":{}}}\n", run.results.size());
+  return text;
+}
+
+Result<RunResults> parse_run_results(std::string_view text) {
+  RunResults run;
+  bool ended = false;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t newline = text.find('\n');
+    const std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    ++number;
+    if (ended) {
+      return fail(Fault::invalid_input,
+                  fmt::format("{}:{}: something follows the \"end\" line", k_what, number));
+    }
+    auto root = parse_json(line, k_what, number);
+    if (!root) return tl::unexpected{root.error()};
+    if (!root->is_object()) {
+      return fail(Fault::invalid_input,
+                  fmt::format("{}:{}: expected a JSON object", k_what, number));
+    }
+    if (number == 1) {
+      auto header = read_header(*root);
+      if (!header) return tl::unexpected{header.error()};
+      run.header = *std::move(header);
+    } else if (root->get_object().contains("end")) {
+      LineReader in{*root, number};
+      const auto count = in.integer("end", 0, std::numeric_limits<std::int64_t>::max());
+      if (in.failed()) return in.error();
+      if (static_cast<std::size_t>(count) != run.results.size()) {
+        return fail(Fault::invalid_input,
+                    fmt::format("{}:{}: field end: {} results are announced, {} are there", k_what,
+                                number, count, run.results.size()));
+      }
+      ended = true;
+    } else {
+      auto result = read_result(*root, number);
+      if (!result) return tl::unexpected{result.error()};
+      run.results.push_back(*std::move(result));
+    }
+  }
+  if (!ended) {
+    return fail(Fault::invalid_input,
+                number == 0
+                    ? fmt::format("{}: the file is empty", k_what)
+                    : fmt::format("{}:{}: the file is cut off: no \"end\" line", k_what, number));
+  }
+  return run;
+}
+
+}  // namespace crosscheck::base
