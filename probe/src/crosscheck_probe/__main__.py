@@ -1,0 +1,74 @@
+"""The program: `python -P -m crosscheck_probe VERB --fd N [--request FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Optional
+
+from crosscheck_probe import environment
+from crosscheck_probe.channel import Channel
+from crosscheck_probe.request import BadRequest, Request, parse_request, read_request
+from crosscheck_probe.text import message_of, traceback_of, type_name
+
+EXIT_OK = 0
+EXIT_USAGE = 2
+EXIT_ENVIRONMENT = 4
+EXIT_INTERNAL = 5
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="crosscheck_probe", description=__doc__)
+    parser.add_argument("verb", choices=("environment", "collect", "run"))
+    parser.add_argument("--fd", type=int, required=True, help="descriptor to write lines to")
+    parser.add_argument("--request", help="file with the request, - for standard input")
+    options = parser.parse_args(arguments)
+    try:
+        channel = Channel(options.fd)
+    except (OSError, ValueError, OverflowError) as error:
+        parser.error(f"descriptor {options.fd} cannot be written to: {error}")
+    try:
+        request = parse_request(options.verb, read_request(options.request))
+        return _do(options.verb, request, channel)
+    except BadRequest as error:
+        channel.emit("request_error", message=str(error))
+        sys.stderr.write(f"crosscheck_probe: {error}\n")
+        return EXIT_USAGE
+    except environment.EnvironmentFault as fault:
+        channel.emit("environment_error", what=fault.what, message=str(fault))
+        sys.stderr.write(f"crosscheck_probe: {fault}\n")
+        return EXIT_ENVIRONMENT
+    except Exception as error:
+        return _internal(channel, error)
+
+
+def _do(verb: str, request: Request, channel: Channel) -> int:
+    environment.prepare(request.device, test_machinery=verb != "environment")
+    channel.emit("environment", **environment.describe(request.device, request.suite))
+    if verb == "environment":
+        return EXIT_OK
+    from crosscheck_probe.session import Session
+
+    assert request.suite is not None
+    session = Session(channel, request.suite, verb == "collect", request.tests, request.repeat)
+    files = request.suite.files if verb == "collect" else (request.file or "",)
+    session.run(files)
+    if session.internal_error is not None:
+        return _internal(channel, session.internal_error)
+    channel.emit("end")
+    return EXIT_OK
+
+
+def _internal(channel: Channel, error: BaseException) -> int:
+    channel.emit(
+        "internal_error",
+        type=type_name(type(error)),
+        message=message_of(error),
+        traceback=traceback_of(error),
+    )
+    return EXIT_INTERNAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())
