@@ -1,0 +1,139 @@
+// What the end-to-end tests share: the real binary, in a folder and on a port of its own, ended with the test.
+import assert from 'node:assert/strict';
+import {spawn, spawnSync} from 'node:child_process';
+import {once} from 'node:events';
+import {existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join, resolve} from 'node:path';
+import {createInterface} from 'node:readline';
+import {fileURLToPath} from 'node:url';
+
+export {ofRepository, payloads, pullRequest, send} from '../../scripts/send-event.mjs';
+
+export const root = resolve(fileURLToPath(import.meta.url), '../../..');
+export const crosscheck = process.env.CROSSCHECK_BIN ?? join(root, 'build/release/bin/crosscheck');
+export const python = process.env.CROSSCHECK_PYTHON ?? join(root, '.venv/bin/python');
+export const long = process.env.CROSSCHECK_LONG === '1';
+export const secret = 'a webhook secret of the tests';
+export const upstream = 'pytorch/pytorch';
+
+assert.ok(existsSync(crosscheck), `${crosscheck} does not exist: run scripts/build`);
+
+export function temporaryFolder(t) {
+  const folder = mkdtempSync(join(tmpdir(), 'crosscheck-e2e-'));
+  t.after(() => rmSync(folder, {recursive: true, force: true}));
+  return folder;
+}
+
+export function write(folder, name, text, mode = 0o644) {
+  const path = join(folder, name);
+  writeFileSync(path, text, {mode});
+  return path;
+}
+
+// Calls `probe` until it returns something, at most `seconds`: what it last threw or returned is the error.
+export async function eventually(what, probe, seconds = 60) {
+  const deadline = Date.now() + seconds * 1000;
+  let last;
+  do {
+    try {
+      const value = await probe();
+      if (value) return value;
+      last = `it is ${JSON.stringify(value)}`;
+    } catch (error) {
+      last = error.message;
+    }
+    await new Promise((wake) => setTimeout(wake, 50));
+  } while (Date.now() < deadline);
+  throw new Error(`${what}: not within ${seconds} s; ${last}`);
+}
+
+// The environment of a test's process: nothing of the caller's CI, proxies or crosscheck settings.
+function environment(extra) {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^(GITHUB_|ACTIONS_|CROSSCHECK_|UPSTREAM_|ALLOWLIST_|NODE_TEST_CONTEXT$|https?_proxy$)/i.test(name));
+  return {...Object.fromEntries(kept), ...extra};
+}
+
+// Runs the program to its end.
+export function run(args, {env = {}, cwd = root, input = '', timeout = 300_000} = {}) {
+  const done = spawnSync(crosscheck, args, {cwd, env: environment(env), input, timeout, encoding: 'utf8', maxBuffer: 1 << 28});
+  return {code: done.status, signal: done.signal, out: done.stdout, err: done.stderr};
+}
+
+class Server {
+  constructor(child, t) {
+    this.child = child;
+    this.log = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => (this.log += text));
+    this.ended = once(child, 'exit').then(([code, signal]) => ({code, signal}));
+    t.after(() => this.kill());
+  }
+
+  async ready() {
+    const lines = createInterface({input: this.child.stdout});
+    const first = await Promise.race([
+      once(lines, 'line').then(([line]) => line),
+      this.ended.then(({code, signal}) => {
+        throw new Error(`the server ended (${code ?? signal}) before it was ready:\n${this.log}`);
+      }),
+    ]);
+    this.url = JSON.parse(first).url;
+    return this;
+  }
+
+  async json(path, options) {
+    const response = await fetch(new URL(path, this.url), options);
+    assert.equal(response.status, 200, `${path}: ${response.status}`);
+    return response.json();
+  }
+
+  // As a crash: nothing is flushed, nobody is told.
+  async kill() {
+    if (this.child.exitCode === null && this.child.signalCode === null) {
+      this.child.kill('SIGKILL');
+      await this.ended;
+    }
+  }
+
+  async stop(signal = 'SIGTERM') {
+    this.child.kill(signal);
+    return this.ended;
+  }
+}
+
+// A server in local mode. `settings` is the text of its settings file. Returns once it listens.
+export async function serve(t, {folder, settings, args = [], env = {}, db, local = true}) {
+  const file = write(folder, 'settings.yaml', settings);
+  const child = spawn(
+    crosscheck,
+    ['serve', ...(local ? ['--local'] : []), '--json', '--listen', '127.0.0.1:0', '--db', db ?? join(folder, 'crosscheck.db'),
+      '--settings', file, ...args],
+    {cwd: folder, env: environment(env), stdio: ['ignore', 'pipe', 'pipe']});
+  return new Server(child, t).ready();
+}
+
+// A PostgreSQL of its own. Returns its URL.
+export async function postgres(t) {
+  const child = spawn(join(root, 'scripts/postgres-temp'), [], {stdio: ['pipe', 'pipe', 'inherit']});
+  const ended = once(child, 'exit');
+  t.after(async () => {
+    child.stdin.end();
+    await ended;
+  });
+  const [url] = await once(createInterface({input: child.stdout}), 'line');
+  return url;
+}
+
+// Counts of a JUnit file, from its test cases.
+export function junitCounts(file) {
+  const counts = {passed: 0, failed: 0, skipped: 0, total: 0};
+  for (const [, selfClosed, body] of readFileSync(file, 'utf8').matchAll(/<testcase\b[^>]*?(?:(\/)>|>([\s\S]*?)<\/testcase>)/g)) {
+    counts.total += 1;
+    if (selfClosed) counts.passed += 1;
+    else if (/<(failure|error)\b/.test(body)) counts.failed += 1;
+    else if (/<skipped\b/.test(body)) counts.skipped += 1;
+    else counts.passed += 1;
+  }
+  return counts;
+}
