@@ -19,16 +19,16 @@ struct ClientRequest {
   std::size_t body_limit = 8 * 1024 * 1024;   // of the answer
 };
 
-// What went wrong when there is no answer: whether the request may have reached the other side decides
-// whether it may be sent again.
+// What went wrong when there is no answer: whether the request may have reached the other side
+// decides whether it may be sent again.
 struct ClientError {
   base::Error error;        // names the host, never a query or header
   bool maybe_sent = false;  // the connection was made and bytes may have gone out
 };
 using ClientResult = base::Result<Response, ClientError>;
 
-// HTTP/1.1 and HTTP/2 over libcurl: one owning thread, connections pooled. Redirects are not followed.
-// Thread-safe.
+// HTTP/1.1 and HTTP/2 over libcurl: one owning thread, connections pooled. Redirects are not
+// followed. Thread-safe.
 class Client {
  public:
   struct Options {

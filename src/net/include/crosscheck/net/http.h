@@ -18,7 +18,9 @@ class Headers {
   [[nodiscard]] std::optional<std::string_view> get(std::string_view name) const;  // the first
   void add(std::string name, std::string value);
   void set(std::string name, std::string value);  // replaces all of that name
-  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& fields() const { return fields_; }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& fields() const {
+    return fields_;
+  }
 
  private:
   std::vector<std::pair<std::string, std::string>> fields_;
@@ -49,7 +51,8 @@ struct Response {
 // Path segments between slashes: "/b/org/repo" is {"b","org","repo"}; a trailing slash gives a last
 // empty segment.
 [[nodiscard]] std::vector<std::string_view> split_path(std::string_view path);
-[[nodiscard]] std::string percent_encode(std::string_view text);  // everything but unreserved characters
+[[nodiscard]] std::string percent_encode(
+    std::string_view text);  // everything but unreserved characters
 [[nodiscard]] std::optional<std::string> percent_decode(std::string_view text);
 
 }  // namespace crosscheck::net

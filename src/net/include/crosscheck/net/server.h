@@ -18,28 +18,37 @@ struct ServerOptions {
   // read: a larger Content-Length is answered 413 before a byte of the body is read.
   std::function<std::size_t(const Request&)> body_limit;  // default: 1 MiB
   std::size_t header_limit = 16 * 1024;                   // over it: 431
-  std::chrono::milliseconds header_timeout{10'000};       // from accept or end of the previous answer
-  std::chrono::milliseconds body_timeout{30'000};
-  std::chrono::milliseconds write_timeout{30'000};
-  std::chrono::milliseconds idle_timeout{60'000};  // keep-alive
-  std::size_t max_connections = 4096;  // more: the longest idle or half-open ones are closed
+  std::chrono::milliseconds header_timeout{10'000};       // from accept, later from the first byte
+  std::chrono::milliseconds body_timeout{30'000};         // of each 4 MiB begun
+  std::chrono::milliseconds write_timeout{30'000};        // likewise, of an answer
+  std::chrono::milliseconds idle_timeout{60'000};         // between requests on one connection
+  // More: the longest idle or half-open ones are closed. At most 3/4 of the process's descriptors.
+  std::size_t max_connections = 4096;
   std::size_t io_threads = 1;
   std::size_t handler_threads = 8;  // handlers may block (on the store)
 };
 
 using Handler = std::function<Response(const Request&)>;
 
-// An HTTP/1.1 server. Thread-safe.
+// An HTTP/1.1 server. Thread-safe. Handlers run on threads of their own, several at once.
+//
+// What is refused never reaches the handler and is answered {"error":"<reason>"}: 400 what is not
+// HTTP, whose body has two lengths, whose path, query or headers are not UTF-8 or whose path or
+// query holds NUL; 413, 417, 431; 501 a transfer encoding other than chunked. Upgrades are ignored,
+// as HTTP allows.
 class Server {
  public:
   // Listens before it returns. `environment` fault when the address cannot be bound, naming it.
-  // Exceptions from `handler` are answered 500 with no detail and logged.
-  // HEAD is answered as GET without the body. Requests that are not HTTP get 400.
+  // Exceptions from `handler` are answered 500 with no detail and logged. HEAD comes to it as GET
+  // and is answered without the body. Connection, Content-Length and Date are the server's: a
+  // handler's are dropped.
   [[nodiscard]] static base::Result<std::unique_ptr<Server>> start(ServerOptions options,
                                                                    Handler handler);
   virtual ~Server() = default;  // stops with no grace
   [[nodiscard]] virtual std::uint16_t port() const = 0;
-  // Stops accepting, lets requests in progress finish for up to `grace`, closes the rest, joins.
+  // Stops accepting, closes idle connections, lets requests in progress finish for up to `grace`,
+  // closes the rest, joins. A handler that runs cannot be cut off: it is waited for beyond `grace`,
+  // and must end by itself. May be called again, and from any thread but a handler's.
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 
