@@ -18,8 +18,11 @@ def build_suite(preset: str, *targets: str) -> Suite:
 
 
 def sanitizer_suites(preset: str) -> list[Suite]:
-    environment = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
-                   "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "second_deadlock_stack=1"}
+    environment = {
+        "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "second_deadlock_stack=1",
+    }
     found = suites.cpp_suites(preset, preset)
     for suite in found:
         suite.environment = environment
@@ -31,12 +34,23 @@ def sanitizer_suites(preset: str) -> list[Suite]:
 
 def tidy_suites() -> list[Suite]:
     commands = json.loads((ROOT / "build/tidy/compile_commands.json").read_text())
-    sources = sorted({entry["file"] for entry in commands
-                      if entry["file"].startswith(f"{ROOT}/src/") and entry["file"].endswith(".cc")
-                      and "/test/" not in entry["file"]})
-    return [Suite(f"tidy:{source.removeprefix(f'{ROOT}/src/')}",
-                  ["clang-tidy-19", "-p", "build/tidy", "--quiet", "--warnings-as-errors=*", source], plain=True)
-            for source in sources]
+    sources = sorted(
+        {
+            entry["file"]
+            for entry in commands
+            if entry["file"].startswith(f"{ROOT}/src/")
+            and entry["file"].endswith(".cc")
+            and "/test/" not in entry["file"]
+        }
+    )
+    return [
+        Suite(
+            f"tidy:{source.removeprefix(f'{ROOT}/src/')}",
+            ["clang-tidy-19", "-p", "build/tidy", "--quiet", "--warnings-as-errors=*", source],
+            plain=True,
+        )
+        for source in sources
+    ]
 
 
 def fuzz_suites() -> list[Suite]:
@@ -45,16 +59,32 @@ def fuzz_suites() -> list[Suite]:
         corpus = ROOT / "build/fuzz/corpus" / binary.name
         corpus.mkdir(parents=True, exist_ok=True)
         seeds = [str(path) for path in (ROOT / "src").glob(f"*/fuzz/{binary.name}_corpus")]
-        found.append(Suite(
-            f"fuzz:{binary.name.removesuffix('_fuzz')}",
-            [str(binary), f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=3000", "-print_final_stats=1",
-             f"-artifact_prefix=build/fuzz/{binary.name}-", str(corpus), *seeds],
-            timeout=FUZZ_SECONDS + 120, plain=True))
+        found.append(
+            Suite(
+                f"fuzz:{binary.name.removesuffix('_fuzz')}",
+                [
+                    str(binary),
+                    f"-max_total_time={FUZZ_SECONDS}",
+                    "-timeout=10",
+                    "-rss_limit_mb=3000",
+                    "-print_final_stats=1",
+                    f"-artifact_prefix=build/fuzz/{binary.name}-",
+                    str(corpus),
+                    *seeds,
+                ],
+                timeout=FUZZ_SECONDS + 120,
+                plain=True,
+            )
+        )
     return found
 
 
 def long_suites() -> list[Suite]:
-    found = [suite for name in ("crash", "store-faults", "runner") for suite in suites.node_suites("e2e", f"{name}.test.mjs")]
+    found = [
+        suite
+        for name in ("crash", "store-faults", "runner")
+        for suite in suites.node_suites("e2e", f"{name}.test.mjs")
+    ]
     for suite in found:
         suite.name = f"long:{suite.name}"
         suite.environment = {"CROSSCHECK_LONG": "1"}
@@ -77,7 +107,13 @@ STAGES = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What is too long for every run")
-    parser.add_argument("--only", action="append", default=[], choices=[*STAGES], help="only this stage; may be given again")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=[*STAGES],
+        help="only this stage; may be given again",
+    )
     arguments = parser.parse_args()
     started = time.monotonic()
     folder = ROOT / "build" / "reports" / "deep"

@@ -54,9 +54,13 @@ def read_junit(text: str) -> Sum:
         if problems:
             result.failed += 1
             name = "::".join(part for part in (case.get("classname"), case.get("name")) if part)
-            details = "\n".join(filter(None, (problem.get("message") or "" for problem in problems)))
+            details = "\n".join(
+                filter(None, (problem.get("message") or "" for problem in problems))
+            )
             body = "\n".join(filter(None, (problem.text or "" for problem in problems)))
-            result.failures.append((name, body if details.strip() in body else f"{details}\n{body}"))
+            result.failures.append(
+                (name, body if details.strip() in body else f"{details}\n{body}")
+            )
         elif case.find("skipped") is not None or case.get("status") == "notrun":
             result.skipped += 1
         else:
@@ -104,8 +108,14 @@ def run_suite(suite: Suite, folder: pathlib.Path) -> tuple[Sum, float]:
     with open(log, "wb") as out:
         try:
             process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                env={**os.environ, **suite.environment}, start_new_session=True)
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **suite.environment},
+                start_new_session=True,
+            )
         except OSError as error:
             return Sum(failed=1, failures=[(suite.name, f"cannot be started: {error}")]), 0.0
         try:
@@ -133,8 +143,11 @@ def run_all(suites: list[Suite], folder: pathlib.Path, jobs: int) -> Sum:
         result, seconds = run_suite(suite, folder)
         with lock:
             total.add(result)
-            print(f"{'FAILED' if result.failed else 'ok':<6} {suite.name:<{width}}  "
-                  f"{result.closing_line()} ({seconds:.1f} s)", flush=True)
+            print(
+                f"{'FAILED' if result.failed else 'ok':<6} {suite.name:<{width}}  "
+                f"{result.closing_line()} ({seconds:.1f} s)",
+                flush=True,
+            )
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for future in [pool.submit(one, suite) for suite in suites]:
@@ -147,36 +160,71 @@ def run_all(suites: list[Suite], folder: pathlib.Path, jobs: int) -> Sum:
 
 def node_suites(folder: str, names: str = "*.test.mjs") -> list[Suite]:
     return [
-        Suite(f"node:{path.relative_to(ROOT / 'tests')}",
-              ["node", "--test", "--test-reporter=./tests/junit-reporter.mjs",
-               "--test-reporter-destination={junit}", str(path.relative_to(ROOT))],
-              timeout=1500)
-        for path in sorted((ROOT / "tests" / folder).glob(names))]
+        Suite(
+            f"node:{path.relative_to(ROOT / 'tests')}",
+            [
+                "node",
+                "--test",
+                "--test-reporter=./tests/junit-reporter.mjs",
+                "--test-reporter-destination={junit}",
+                str(path.relative_to(ROOT)),
+            ],
+            timeout=1500,
+        )
+        for path in sorted((ROOT / "tests" / folder).glob(names))
+    ]
 
 
 def cpp_suites(build: str, prefix: str = "cpp") -> list[Suite]:
-    return [Suite(f"{prefix}:{path.stem.removesuffix('_test')}", [str(path), "--gtest_output=xml:{junit}"])
-            for path in sorted((ROOT / "build" / build / "test").glob("*_test")) if path.suffix == ""]
+    return [
+        Suite(
+            f"{prefix}:{path.stem.removesuffix('_test')}", [str(path), "--gtest_output=xml:{junit}"]
+        )
+        for path in sorted((ROOT / "build" / build / "test").glob("*_test"))
+        if path.suffix == ""
+    ]
 
 
 def pytest_suite(name: str, path: str) -> Suite:
-    return Suite(name, [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", path,
-                        "--junitxml={junit}", "-o", "junit_family=xunit2"])
+    return Suite(
+        name,
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            path,
+            "--junitxml={junit}",
+            "-o",
+            "junit_family=xunit2",
+        ],
+    )
 
 
 def all_suites(build: str) -> list[Suite]:
     # The longest first: the last to end then decides least.
-    return [*node_suites("e2e"), *node_suites("contract"),
-            pytest_suite("probe", "probe/tests"), pytest_suite("scripts", "tests/scripts"),
-            *cpp_suites(build),
-            Suite("lint", ["scripts/lint", "--junit", "{junit}", "--without", "format"])]
+    return [
+        *node_suites("e2e"),
+        *node_suites("contract"),
+        pytest_suite("probe", "probe/tests"),
+        pytest_suite("scripts", "tests/scripts"),
+        *cpp_suites(build),
+        Suite("lint", ["scripts/lint", "--junit", "{junit}", "--without", "format"]),
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build, then run the suites of crosscheck")
     parser.add_argument("--build", default="release", help="the preset whose binaries are tested")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT",
-                        help="only suites whose name contains TEXT; may be given again")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="only suites whose name contains TEXT; may be given again",
+    )
     parser.add_argument("--list", action="store_true", help="print the suites' names, run nothing")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
