@@ -1,4 +1,4 @@
-"""The suites of scripts/deep: sanitizers, clang-tidy, fuzzing, and the fault runs that take long."""
+"""The suites of scripts/deep: sanitizers, clang-tidy, fuzzing, and the long fault runs."""
 
 import argparse
 import json

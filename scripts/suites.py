@@ -1,7 +1,8 @@
 """Runs test suites, two at a time, and sums them up: the engine of scripts/test and scripts/deep.
 
-Every suite is a command that writes a JUnit file. One that writes none, a broken one, or that exits otherwise than its
-file says, counts as one failure more: a suite that dies must never look like one that passed.
+Every suite is a command that writes a JUnit file. One that writes none, a broken one, or that exits
+otherwise than its file says, counts as one failure more: a suite that dies must never look like one
+that passed.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def read_junit(text: str) -> Sum:
 
 
 def conclude(suite: Suite, exit_code: int | None, junit: str | None, output: str) -> Sum:
-    """What a suite counts for. `exit_code`: None when it did not end in time, negative for a signal."""
+    """What a suite counts for. `exit_code`: None for one that did not end, negative for a signal."""
     tail = "\n".join(output.splitlines()[-60:])
     if exit_code is None:
         how = f"did not end within {suite.timeout:.0f} s"

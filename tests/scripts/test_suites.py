@@ -14,7 +14,10 @@ sys.modules["suites"] = suites
 _spec.loader.exec_module(suites)
 
 PASSED = '<testsuite><testcase name="a"/><testcase name="b"><skipped/></testcase></testsuite>'
-FAILED = '<testsuite failures="0"><testcase classname="C" name="a"><failure message="no">why</failure></testcase></testsuite>'
+FAILED = (
+    '<testsuite failures="0"><testcase classname="C" name="a">'
+    '<failure message="no">why</failure></testcase></testsuite>'
+)
 ERROR = '<testsuites><testsuite><testcase name="a"><error>broke</error></testcase></testsuite></testsuites>'
 NOT_RUN = (
     '<testsuite><testcase name="a" status="run"/><testcase name="b" status="notrun"/></testsuite>'
@@ -109,7 +112,8 @@ def _node(tmp_path, text):
         ("test('a', () => {});", "1 passed, 0 failed"),
         ("test('a', () => assert.equal(1, 2)); test('b <&>', () => {});", "1 passed, 1 failed"),
         (
-            "test('p', async (t) => { await t.test('c', () => {}); await t.test('d', () => { throw new Error('x'); }); });",
+            "test('p', async (t) => { await t.test('c', () => {});"
+            " await t.test('d', () => { throw new Error('x'); }); });",
             "1 passed, 1 failed",
         ),
         (
