@@ -23,14 +23,24 @@ export function ofRepository(payload, fullName) {
 }
 
 // A pull request's event; `change` may set whatever a test needs.
-export function pullRequest({upstream = 'pytorch/pytorch', action = 'opened', change = () => {}} = {}) {
-  const payload = ofRepository(payloads('pull_request').find((example) => example.action === action), upstream);
+export function pullRequest({
+  upstream = 'pytorch/pytorch',
+  action = 'opened',
+  change = () => {},
+} = {}) {
+  const payload = ofRepository(
+    payloads('pull_request').find((example) => example.action === action),
+    upstream,
+  );
   change(payload);
   return payload;
 }
 
 // Sends `body` (an object, or bytes as they are). Returns {status, answer, delivery}.
-export async function send(url, {event = 'pull_request', body, secret, delivery = randomUUID(), signature, headers = {}}) {
+export async function send(
+  url,
+  {event = 'pull_request', body, secret, delivery = randomUUID(), signature, headers = {}},
+) {
   const raw = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   const signed = signature ?? (secret === undefined ? undefined : await hmac(secret, raw));
   const response = await fetch(new URL('/github/webhook', url), {
@@ -52,7 +62,12 @@ export async function send(url, {event = 'pull_request', body, secret, delivery 
   } catch {
     // An answer that is not JSON stays text.
   }
-  return {status: response.status, answer, delivery, contentType: response.headers.get('content-type')};
+  return {
+    status: response.status,
+    answer,
+    delivery,
+    contentType: response.headers.get('content-type'),
+  };
 }
 
 async function hmac(secret, raw) {

@@ -70,7 +70,7 @@ def read_junit(text: str) -> Sum:
 
 
 def conclude(suite: Suite, exit_code: int | None, junit: str | None, output: str) -> Sum:
-    """What a suite counts for. `exit_code`: None for one that did not end, negative for a signal."""
+    """What a suite counts for. `exit_code`: None: did not end; negative: a signal."""
     tail = "\n".join(output.splitlines()[-60:])
     if exit_code is None:
         how = f"did not end within {suite.timeout:.0f} s"

@@ -26,10 +26,18 @@ test('the way through: installation, token, dispatch', async (t) => {
   const app = jwt(double);
   const installation = await call(double, 'GET', '/repos/org/repo/installation', app);
   assert.equal(installation.status, 200);
-  const token = await call(double, 'POST', `/app/installations/${installation.body.id}/access_tokens`, app);
+  const token = await call(
+    double,
+    'POST',
+    `/app/installations/${installation.body.id}/access_tokens`,
+    app,
+  );
   assert.equal(token.status, 201);
-  const send = (payload) => call(double, 'POST', '/repos/org/repo/dispatches', token.body.token,
-    {event_type: 'push', client_payload: payload});
+  const send = (payload) =>
+    call(double, 'POST', '/repos/org/repo/dispatches', token.body.token, {
+      event_type: 'push',
+      client_payload: payload,
+    });
   assert.equal((await send({a: 1})).status, 204);
   assert.equal(double.accepted('org/repo').length, 1);
   assert.equal((await send({text: 'x'.repeat(70_000)})).status, 422);
@@ -37,17 +45,48 @@ test('the way through: installation, token, dispatch', async (t) => {
   double.expireTokens();
   assert.equal((await send({a: 1})).status, 401);
   double.script('org/repo', [{status: 502, accepts: true}]);
-  const renewed = await call(double, 'POST', `/app/installations/${installation.body.id}/access_tokens`, app);
-  assert.equal((await call(double, 'POST', '/repos/org/repo/dispatches', renewed.body.token, {event_type: 'push'})).status, 502);
+  const renewed = await call(
+    double,
+    'POST',
+    `/app/installations/${installation.body.id}/access_tokens`,
+    app,
+  );
+  assert.equal(
+    (
+      await call(double, 'POST', '/repos/org/repo/dispatches', renewed.body.token, {
+        event_type: 'push',
+      })
+    ).status,
+    502,
+  );
   assert.equal(double.accepted('org/repo').length, 2);
 });
 
 for (const [what, act, expected] of [
-  ['an operation GitHub does not have', (d) => call(d, 'GET', '/repos/o/r/dispatches', 'x'), /no such operation/],
-  ['a body without its required field', (d) => call(d, 'POST', '/repos/o/r/dispatches', 'x', {client_payload: {}}), /event_type/],
-  ['eleven properties in client_payload', (d) => call(d, 'POST', '/repos/o/r/dispatches', 'x',
-    {event_type: 'e', client_payload: Object.fromEntries([...'abcdefghijk'].map((k) => [k, 1]))}), /10/],
-  ['an App token that lives too long', (d) => call(d, 'GET', '/repos/o/r/installation', jwt(d, {lifetime: 3600})), /at most 600/],
+  [
+    'an operation GitHub does not have',
+    (d) => call(d, 'GET', '/repos/o/r/dispatches', 'x'),
+    /no such operation/,
+  ],
+  [
+    'a body without its required field',
+    (d) => call(d, 'POST', '/repos/o/r/dispatches', 'x', {client_payload: {}}),
+    /event_type/,
+  ],
+  [
+    'eleven properties in client_payload',
+    (d) =>
+      call(d, 'POST', '/repos/o/r/dispatches', 'x', {
+        event_type: 'e',
+        client_payload: Object.fromEntries([...'abcdefghijk'].map((k) => [k, 1])),
+      }),
+    /10/,
+  ],
+  [
+    'an App token that lives too long',
+    (d) => call(d, 'GET', '/repos/o/r/installation', jwt(d, {lifetime: 3600})),
+    /at most 600/,
+  ],
 ]) {
   test(`a violation is noticed: ${what}`, async (t) => {
     const double = await new GitHubDouble({repositories: ['o/r']}).start();

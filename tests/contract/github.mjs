@@ -7,7 +7,9 @@ import {once} from 'node:events';
 import {createServer} from 'node:http';
 import {createRequire} from 'node:module';
 
-const description = createRequire(import.meta.url)('@octokit/openapi/generated/api.github.com.json');
+const description = createRequire(import.meta.url)(
+  '@octokit/openapi/generated/api.github.com.json',
+);
 const ajv = new Ajv({strict: false, allErrors: true});
 addFormats(ajv);
 
@@ -38,7 +40,9 @@ function standalone(schema) {
       return {$ref: `#/definitions/${name}`};
     }
     const {nullable, example, examples, ...rest} = node;
-    const plain = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, copy(value)]));
+    const plain = Object.fromEntries(
+      Object.entries(rest).map(([key, value]) => [key, copy(value)]),
+    );
     return nullable === true ? {anyOf: [plain, {type: 'null'}]} : plain;
   };
   return {...copy(schema), definitions};
@@ -53,7 +57,10 @@ function complaints(schema, value) {
 
 function resolve(node) {
   return node?.$ref
-    ? node.$ref.slice(2).split('/').reduce((at, key) => at[key], description)
+    ? node.$ref
+        .slice(2)
+        .split('/')
+        .reduce((at, key) => at[key], description)
     : node;
 }
 
@@ -66,7 +73,11 @@ export class GitHubDouble {
     this.publicKey = createPublicKey(publicKey.export({type: 'spki', format: 'pem'}));
     // By lower-case name: {id: installation, script: what the next dispatches are answered, accepted: []}
     this.repositories = new Map(
-      repositories.map((name, index) => [name.toLowerCase(), {id: 100 + index, script: [], accepted: []}]));
+      repositories.map((name, index) => [
+        name.toLowerCase(),
+        {id: 100 + index, script: [], accepted: []},
+      ]),
+    );
     this.tokens = new Map(); // token -> {installation, expires}
     this.requests = []; // {method, path, status, at}
     this.violations = [];
@@ -118,7 +129,8 @@ export class GitHubDouble {
       return this.#answer(request, response, null, {status: 404, body: {message: 'Not Found'}});
     }
     const parameters = Object.fromEntries(
-      Object.entries(path.match(found.pattern).groups).map(([k, v]) => [k, decodeURIComponent(v)]));
+      Object.entries(path.match(found.pattern).groups).map(([k, v]) => [k, decodeURIComponent(v)]),
+    );
     for (const parameter of (found.operation.parameters ?? []).map(resolve)) {
       if (parameter.in !== 'path') continue;
       const integer = parameter.schema.type === 'integer';
@@ -127,7 +139,8 @@ export class GitHubDouble {
         violation(`${parameter.name}: ${what}`);
       }
     }
-    if (!/^[\x20-\x7e]+$/.test(request.headers['user-agent'] ?? '')) violation('no User-Agent: GitHub refuses that');
+    if (!/^[\x20-\x7e]+$/.test(request.headers['user-agent'] ?? ''))
+      violation('no User-Agent: GitHub refuses that');
     let body;
     const text = Buffer.concat(chunks).toString('utf8');
     const schema = found.operation.requestBody?.content?.['application/json']?.schema;
@@ -148,7 +161,12 @@ export class GitHubDouble {
 
   #answer(request, response, found, reply) {
     const path = new URL(request.url, 'http://x').pathname;
-    this.requests.push({method: request.method, path, status: reply === 'hang' ? 'hang' : reply.status, at: Date.now()});
+    this.requests.push({
+      method: request.method,
+      path,
+      status: reply === 'hang' ? 'hang' : reply.status,
+      at: Date.now(),
+    });
     if (reply === 'hang') {
       this.hanging.add(response);
       return;
@@ -161,7 +179,9 @@ export class GitHubDouble {
     const schema = described?.content?.['application/json']?.schema;
     if (schema) {
       for (const what of complaints(schema, reply.body)) {
-        this.violations.push(`the double's answer ${reply.status} to ${found.method} ${found.path}: ${what}`);
+        this.violations.push(
+          `the double's answer ${reply.status} to ${found.method} ${found.path}: ${what}`,
+        );
       }
     }
     const text = reply.body === undefined ? '' : JSON.stringify(reply.body);
@@ -178,7 +198,14 @@ export class GitHubDouble {
     if (scheme?.toLowerCase() !== 'bearer' || !signature) return false;
     const decode = (part) => JSON.parse(Buffer.from(part, 'base64url').toString());
     if (decode(head).alg !== 'RS256') return false;
-    if (!verify('RSA-SHA256', Buffer.from(`${head}.${claims}`), this.publicKey, Buffer.from(signature, 'base64url'))) {
+    if (
+      !verify(
+        'RSA-SHA256',
+        Buffer.from(`${head}.${claims}`),
+        this.publicKey,
+        Buffer.from(signature, 'base64url'),
+      )
+    ) {
       return false;
     }
     const {iss, iat, exp} = decode(claims);
@@ -195,8 +222,14 @@ export class GitHubDouble {
     if (!this.#isApp(request, violation)) {
       return {status: 401, body: {message: 'A JSON web token could not be decoded'}};
     }
-    const repository = this.repositories.get(`${parameters.owner}/${parameters.repo}`.toLowerCase());
-    if (!repository) return {status: 404, body: {message: 'Not Found', documentation_url: 'https://docs.github.com/rest'}};
+    const repository = this.repositories.get(
+      `${parameters.owner}/${parameters.repo}`.toLowerCase(),
+    );
+    if (!repository)
+      return {
+        status: 404,
+        body: {message: 'Not Found', documentation_url: 'https://docs.github.com/rest'},
+      };
     const example = structuredClone(description.components.examples.installation.value);
     return {status: 200, body: {...example, id: repository.id, app_id: Number(this.appId)}};
   }
@@ -214,30 +247,53 @@ export class GitHubDouble {
     this.tokens.set(token, {installation: id, expires});
     return {
       status: 201,
-      body: {token, expires_at: new Date(expires).toISOString().replace(/\.\d+/, ''), permissions: {contents: 'write', metadata: 'read'},
-        repository_selection: 'selected'},
+      body: {
+        token,
+        expires_at: new Date(expires).toISOString().replace(/\.\d+/, ''),
+        permissions: {contents: 'write', metadata: 'read'},
+        repository_selection: 'selected',
+      },
     };
   }
 
   _dispatch({parameters, body, text, request}) {
-    const repository = this.repositories.get(`${parameters.owner}/${parameters.repo}`.toLowerCase());
+    const repository = this.repositories.get(
+      `${parameters.owner}/${parameters.repo}`.toLowerCase(),
+    );
     const token = (request.headers.authorization ?? '').split(' ')[1];
     const grant = this.tokens.get(token);
-    if (!grant || grant.expires <= Date.now()) return {status: 401, body: {message: 'Bad credentials'}};
-    if (!repository || repository.id !== grant.installation) return {status: 404, body: {message: 'Not Found'}};
+    if (!grant || grant.expires <= Date.now())
+      return {status: 401, body: {message: 'Bad credentials'}};
+    if (!repository || repository.id !== grant.installation)
+      return {status: 404, body: {message: 'Not Found'}};
     const accept = () => repository.accepted.push({...body, at: Date.now()});
     const scripted = repository.script.shift();
     if (scripted === 'hang') return 'hang';
     if (scripted) {
       if (scripted.accepts) accept();
       const {status, headers} = scripted;
-      return {status, headers, body: status === 204 ? undefined : {message: scripted.message ?? `scripted ${status}`,
-        documentation_url: 'https://docs.github.com/rest'}};
+      return {
+        status,
+        headers,
+        body:
+          status === 204
+            ? undefined
+            : {
+                message: scripted.message ?? `scripted ${status}`,
+                documentation_url: 'https://docs.github.com/rest',
+              },
+      };
     }
     const payload = body?.client_payload ?? {};
     if (Object.keys(payload).length > 10 || Buffer.byteLength(text) >= 65536) {
-      return {status: 422, body: {message: 'Invalid request.', documentation_url: 'https://docs.github.com/rest',
-        errors: [{resource: 'RepositoryDispatch', field: 'client_payload', code: 'too_large'}]}};
+      return {
+        status: 422,
+        body: {
+          message: 'Invalid request.',
+          documentation_url: 'https://docs.github.com/rest',
+          errors: [{resource: 'RepositoryDispatch', field: 'client_payload', code: 'too_large'}],
+        },
+      };
     }
     accept();
     return {status: 204};

@@ -51,13 +51,24 @@ export async function eventually(what, probe, seconds = 60) {
 // The environment of a test's process: nothing of the caller's CI, proxies or crosscheck settings.
 function environment(extra) {
   const kept = Object.entries(process.env).filter(
-    ([name]) => !/^(GITHUB_|ACTIONS_|CROSSCHECK_|UPSTREAM_|ALLOWLIST_|NODE_TEST_CONTEXT$|https?_proxy$)/i.test(name));
+    ([name]) =>
+      !/^(GITHUB_|ACTIONS_|CROSSCHECK_|UPSTREAM_|ALLOWLIST_|NODE_TEST_CONTEXT$|https?_proxy$)/i.test(
+        name,
+      ),
+  );
   return {...Object.fromEntries(kept), ...extra};
 }
 
 // Runs the program to its end.
 export function run(args, {env = {}, cwd = root, input = '', timeout = 300_000} = {}) {
-  const done = spawnSync(crosscheck, args, {cwd, env: environment(env), input, timeout, encoding: 'utf8', maxBuffer: 1 << 28});
+  const done = spawnSync(crosscheck, args, {
+    cwd,
+    env: environment(env),
+    input,
+    timeout,
+    encoding: 'utf8',
+    maxBuffer: 1 << 28,
+  });
   return {code: done.status, signal: done.signal, out: done.stdout, err: done.stderr};
 }
 
@@ -107,15 +118,28 @@ export async function serve(t, {folder, settings, args = [], env = {}, db, local
   const file = write(folder, 'settings.yaml', settings);
   const child = spawn(
     crosscheck,
-    ['serve', ...(local ? ['--local'] : []), '--json', '--listen', '127.0.0.1:0', '--db', db ?? join(folder, 'crosscheck.db'),
-      '--settings', file, ...args],
-    {cwd: folder, env: environment(env), stdio: ['ignore', 'pipe', 'pipe']});
+    [
+      'serve',
+      ...(local ? ['--local'] : []),
+      '--json',
+      '--listen',
+      '127.0.0.1:0',
+      '--db',
+      db ?? join(folder, 'crosscheck.db'),
+      '--settings',
+      file,
+      ...args,
+    ],
+    {cwd: folder, env: environment(env), stdio: ['ignore', 'pipe', 'pipe']},
+  );
   return new Server(child, t).ready();
 }
 
 // A PostgreSQL of its own. Returns its URL.
 export async function postgres(t) {
-  const child = spawn(join(root, 'scripts/postgres-temp'), [], {stdio: ['pipe', 'pipe', 'inherit']});
+  const child = spawn(join(root, 'scripts/postgres-temp'), [], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
   const ended = once(child, 'exit');
   t.after(async () => {
     child.stdin.end();
@@ -128,7 +152,9 @@ export async function postgres(t) {
 // Counts of a JUnit file, from its test cases.
 export function junitCounts(file) {
   const counts = {passed: 0, failed: 0, skipped: 0, total: 0};
-  for (const [, selfClosed, body] of readFileSync(file, 'utf8').matchAll(/<testcase\b[^>]*?(?:(\/)>|>([\s\S]*?)<\/testcase>)/g)) {
+  for (const [, selfClosed, body] of readFileSync(file, 'utf8').matchAll(
+    /<testcase\b[^>]*?(?:(\/)>|>([\s\S]*?)<\/testcase>)/g,
+  )) {
     counts.total += 1;
     if (selfClosed) counts.passed += 1;
     else if (/<(failure|error)\b/.test(body)) counts.failed += 1;

@@ -18,7 +18,7 @@ FAILED = (
     '<testsuite failures="0"><testcase classname="C" name="a">'
     '<failure message="no">why</failure></testcase></testsuite>'
 )
-ERROR = '<testsuites><testsuite><testcase name="a"><error>broke</error></testcase></testsuite></testsuites>'
+ERROR = "<testsuites><testsuite><testcase><error>broke</error></testcase></testsuite></testsuites>"
 NOT_RUN = (
     '<testsuite><testcase name="a" status="run"/><testcase name="b" status="notrun"/></testsuite>'
 )
