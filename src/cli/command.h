@@ -9,7 +9,8 @@
 // One file a subcommand. Each registers itself:
 //
 //   namespace crosscheck::cli {
-//   static const Registration k_registration{"version", [](CLI::App& app, Globals& globals, Action& action) {
+//   static const Registration k_registration{"version", [](CLI::App& app, Globals& globals, Action&
+//   action) {
 //     auto* command = app.add_subcommand("version", "Prints …");
 //     command->footer("Example:\n  crosscheck version --json");
 //     command->callback([&] { action = [&] { return run_version(globals); }; });
@@ -19,10 +20,10 @@ namespace crosscheck::cli {
 
 // What every command takes.
 struct Globals {
-  bool json = false;                       // --json: machine-readable output on stdout
+  bool json = false;                             // --json: machine-readable output on stdout
   std::string db = ".crosscheck/crosscheck.db";  // --db URL
   bool db_given = false;
-  std::string settings_file;               // --settings FILE; empty: crosscheck.settings.yaml if it exists
+  std::string settings_file;  // --settings FILE; empty: crosscheck.settings.yaml if it exists
   std::string log_level = "info";
 };
 

@@ -22,7 +22,8 @@ std::map<std::string, AddCommand>& commands() {
 
 void report(const base::Error& error, const Globals& globals) {
   if (globals.json) {
-    boost::json::object object{{"error", std::string{to_string(error.fault)}}, {"message", error.message}};
+    boost::json::object object{{"error", std::string{to_string(error.fault)}},
+                               {"message", error.message}};
     if (!error.remedy.empty()) object["remedy"] = error.remedy;
     std::fprintf(stderr, "%s\n", boost::json::serialize(object).c_str());
   } else {

@@ -48,18 +48,20 @@ base::Result<ResultsFile> read_results(const std::string& path) {
   std::string text;
   if (packed) {
     auto unpacked = base::gunzip(*bytes, k_unpacked_limit);
-    if (!unpacked) return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
+    if (!unpacked)
+      return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
     text = std::move(*unpacked);
   } else {
     text = std::move(*bytes);
   }
   auto run = base::parse_run_results(text);
-  if (!run) return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
+  if (!run)
+    return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
   ResultsFile file{std::move(*run), packed ? std::move(*bytes) : base::gzip(text)};
   if (file.gzipped.size() > k_upload_limit) {
     return base::fail(Fault::too_large,
-                      path + ": " + std::to_string(file.gzipped.size()) + " bytes gzipped, the relay takes " +
-                          std::to_string(k_upload_limit),
+                      path + ": " + std::to_string(file.gzipped.size()) +
+                          " bytes gzipped, the relay takes " + std::to_string(k_upload_limit),
                       "split the run, or shorten what its tests print");
   }
   return file;
@@ -67,8 +69,10 @@ base::Result<ResultsFile> read_results(const std::string& path) {
 
 ExitCode print(const Globals& globals, std::string_view status, report::Answer answer) {
   if (globals.json) {
-    std::printf("%s\n", boost::json::serialize(boost::json::object{
-                            {"status", status}, {"answer", report::to_string(answer)}}).c_str());
+    std::printf("%s\n",
+                boost::json::serialize(
+                    boost::json::object{{"status", status}, {"answer", report::to_string(answer)}})
+                    .c_str());
   } else if (answer == report::Answer::ignored) {
     std::printf("%.*s: the relay ignores results of this repository (not listed, or at level L1)\n",
                 static_cast<int>(status.size()), status.data());
@@ -111,7 +115,8 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
   }
   report::Completion completion;
   if (finish) {
-    // A run that died before it wrote its results still ends: as a failure, with the error shown here.
+    // A run that died before it wrote its results still ends: as a failure, with the error shown
+    // here.
     if (unread && options.conclusion.empty()) {
       completion.conclusion = "failure";
     } else {
@@ -125,8 +130,8 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
   if (!job) return tl::unexpected(job.error());
   const base::SystemClock clock;
   if (options.dry_run) {
-    const auto body = report::callback_body(*job, clock.now(),
-                                            finish ? std::optional{completion} : std::nullopt);
+    const auto body =
+        report::callback_body(*job, clock.now(), finish ? std::optional{completion} : std::nullopt);
     std::printf("%s", base::pretty_json(body).c_str());
     return ExitCode::ok;
   }
@@ -149,7 +154,8 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
 
 void add_common(CLI::App& command, Options& options) {
   auto& o = options.overrides;
-  command.add_option("--relay", o.relay_url, "The relay's address (default: $CROSSCHECK_RELAY_URL)");
+  command.add_option("--relay", o.relay_url,
+                     "The relay's address (default: $CROSSCHECK_RELAY_URL)");
   command.add_option("--event", o.event_file, "The event's file (default: $GITHUB_EVENT_PATH)");
   command.add_option("--workflow", o.workflow, "Workflow name (default: $GITHUB_WORKFLOW)");
   command.add_option("--job", o.job, "Job name, unique in the run (default: $GITHUB_JOB)");
@@ -160,10 +166,11 @@ void add_common(CLI::App& command, Options& options) {
 
 const Registration k_registration{
     "report", [](CLI::App& app, Globals& globals, Action& action) {
-      auto* command = app.add_subcommand(
-          "report", "Tell the relay that this CI job began, or how it ended");
+      auto* command =
+          app.add_subcommand("report", "Tell the relay that this CI job began, or how it ended");
       command->footer(
-          "For a workflow started by a relay's repository_dispatch. Both steps may be repeated safely.\n"
+          "For a workflow started by a relay's repository_dispatch. Both steps may be repeated "
+          "safely.\n"
           "Example:\n"
           "  crosscheck report start --relay https://relay.example\n"
           "  crosscheck run --device refdev --results results.jsonl.gz\n"
@@ -172,23 +179,28 @@ const Registration k_registration{
       const auto options = std::make_shared<Options>();
 
       auto* start = command->add_subcommand("start", "Report the job as in progress");
-      start->footer("Example:\n  crosscheck report start --relay https://relay.example --job test-shard-1");
+      start->footer(
+          "Example:\n  crosscheck report start --relay https://relay.example --job test-shard-1");
       add_common(*start, *options);
       start->callback([&globals, &action, options] {
         action = [&globals, options] { return run(globals, *options, false); };
       });
 
-      auto* finish = command->add_subcommand("finish", "Upload the results and report the job as completed");
+      auto* finish =
+          command->add_subcommand("finish", "Upload the results and report the job as completed");
       finish->footer(
           "Example:\n"
-          "  crosscheck report finish --results results.jsonl.gz --conclusion \"${{ job.status }}\"");
+          "  crosscheck report finish --results results.jsonl.gz --conclusion \"${{ job.status "
+          "}}\"");
       add_common(*finish, *options);
       finish->add_option("--results", options->results,
                          "Results of `crosscheck run` (JSON lines, may be gzipped)");
-      finish->add_option("--conclusion", options->conclusion,
-                         "How the job ended (default: from the results; failures in them overrule success)")
-          ->check(CLI::IsMember({"success", "failure", "cancelled", "timed_out", "skipped", "neutral",
-                                 "action_required"}));
+      finish
+          ->add_option(
+              "--conclusion", options->conclusion,
+              "How the job ended (default: from the results; failures in them overrule success)")
+          ->check(CLI::IsMember({"success", "failure", "cancelled", "timed_out", "skipped",
+                                 "neutral", "action_required"}));
       finish->add_option("--artifact-url", options->artifact_url, "Where the job's artifacts lie");
       finish->callback([&globals, &action, options] {
         action = [&globals, options] { return run(globals, *options, true); };

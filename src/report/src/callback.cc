@@ -16,7 +16,9 @@ object combination_json(const base::Combination& c) {
           {"environment_digest", c.environment_digest}};
 }
 
-value text_or_null(const std::optional<std::string>& text) { return text ? value(*text) : value(nullptr); }
+value text_or_null(const std::optional<std::string>& text) {
+  return text ? value(*text) : value(nullptr);
+}
 
 }  // namespace
 
@@ -26,7 +28,8 @@ std::string conclude(const base::RunResults& results) {
   return all_ran && counts.failures() == 0 && counts.faults() == 0 ? "success" : "failure";
 }
 
-object callback_body(const JobContext& job, base::Time now, const std::optional<Completion>& completion) {
+object callback_body(const JobContext& job, base::Time now,
+                     const std::optional<Completion>& completion) {
   // Seconds, as the callback action of PyTorch's relay sends.
   const auto stamp = base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(now));
   object workflow{{"schema_version", "1"},
@@ -43,15 +46,16 @@ object callback_body(const JobContext& job, base::Time now, const std::optional<
   if (completion) {
     workflow["artifact_url"] = text_or_null(completion->artifact_url);
     if (const auto& results = completion->results) {
-      workflow["started_at"] = base::to_rfc3339(
-          std::chrono::floor<std::chrono::seconds>(results->header.started_at));
+      workflow["started_at"] =
+          base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(results->header.started_at));
       const auto counts = results->counts();
-      // The wire knows three numbers: what went as expected, what must be looked at, what did not run.
-      workflow["test_results"] = object{
-          {"passed", counts[base::Outcome::passed] + counts[base::Outcome::xfailed] +
-                         counts[base::Outcome::xpassed]},
-          {"failed", counts.failures() + counts.faults()},
-          {"skipped", counts[base::Outcome::skipped] + counts[base::Outcome::not_run]}};
+      // The wire knows three numbers: what went as expected, what must be looked at, what did not
+      // run.
+      workflow["test_results"] =
+          object{{"passed", counts[base::Outcome::passed] + counts[base::Outcome::xfailed] +
+                                counts[base::Outcome::xpassed]},
+                 {"failed", counts.failures() + counts.faults()},
+                 {"skipped", counts[base::Outcome::skipped] + counts[base::Outcome::not_run]}};
       object crosscheck{{"schema", base::RunHeader::k_schema},
                         {"combination", combination_json(results->header.combination)}};
       if (completion->results_digest) crosscheck["results_digest"] = *completion->results_digest;
@@ -66,9 +70,12 @@ object callback_body(const JobContext& job, base::Time now, const std::optional<
 
 std::string_view to_string(Answer answer) {
   switch (answer) {
-    case Answer::accepted: return "accepted";
-    case Answer::duplicate: return "duplicate";
-    case Answer::ignored: return "ignored";
+    case Answer::accepted:
+      return "accepted";
+    case Answer::duplicate:
+      return "duplicate";
+    case Answer::ignored:
+      return "ignored";
   }
   return "accepted";
 }

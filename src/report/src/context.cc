@@ -56,10 +56,11 @@ base::Result<JobContext> read_context(const Environment& environment, const Over
   const auto repository = needs.take({}, "GITHUB_REPOSITORY");
   if (auto ready = needs.check(); !ready) return tl::unexpected(ready.error());
   job.run_attempt = environment("GITHUB_RUN_ATTEMPT").value_or("1");
-  job.check_run_id = overrides.check_run_id ? overrides.check_run_id
-                                            : environment("CROSSCHECK_CHECK_RUN_ID");
-  job.url = without_trailing_slashes(environment("GITHUB_SERVER_URL").value_or("https://github.com")) +
-            "/" + repository + "/actions/runs/" + job.run_id;
+  job.check_run_id =
+      overrides.check_run_id ? overrides.check_run_id : environment("CROSSCHECK_CHECK_RUN_ID");
+  job.url =
+      without_trailing_slashes(environment("GITHUB_SERVER_URL").value_or("https://github.com")) +
+      "/" + repository + "/actions/runs/" + job.run_id;
   if (auto safe = may_carry_token(job.relay_url, "the relay's address"); !safe) {
     return tl::unexpected(safe.error());
   }

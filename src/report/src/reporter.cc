@@ -24,9 +24,10 @@ base::Result<std::string> request_token(net::Client& client, const std::string& 
   const auto answer = client.send(std::move(request));
   if (!answer) return tl::unexpected(answer.error().error);
   if (answer->status != 200) {
-    return base::fail(answer->status >= 500 || answer->status == 429 ? Fault::unavailable : Fault::unauthorized,
-                      "the OIDC token service answered " + std::to_string(answer->status),
-                      "give the job `permissions: id-token: write`");
+    return base::fail(
+        answer->status >= 500 || answer->status == 429 ? Fault::unavailable : Fault::unauthorized,
+        "the OIDC token service answered " + std::to_string(answer->status),
+        "give the job `permissions: id-token: write`");
   }
   const auto body = base::parse_json(answer->body, "the OIDC token service's answer");
   if (!body) return tl::unexpected(body.error());
@@ -38,7 +39,8 @@ std::optional<milliseconds> retry_after(const net::Response& answer) {
   const auto header = answer.headers.get("Retry-After");
   int seconds = 0;
   if (!header) return {};
-  const auto [end, error] = std::from_chars(header->data(), header->data() + header->size(), seconds);
+  const auto [end, error] =
+      std::from_chars(header->data(), header->data() + header->size(), seconds);
   if (error != std::errc{} || end != header->data() + header->size() || seconds < 0) return {};
   return milliseconds{std::int64_t{seconds} * 1000};
 }
@@ -47,13 +49,20 @@ bool is_worth_retrying(int status) { return status >= 500 || status == 429 || st
 
 Fault fault_of(int status) {
   switch (status) {
-    case 401: return Fault::unauthorized;
-    case 403: return Fault::forbidden;
-    case 404: return Fault::not_found;
-    case 409: return Fault::conflict;
-    case 413: return Fault::too_large;
-    case 429: return Fault::rate_limited;
-    default: return status >= 500 ? Fault::unavailable : Fault::invalid_input;
+    case 401:
+      return Fault::unauthorized;
+    case 403:
+      return Fault::forbidden;
+    case 404:
+      return Fault::not_found;
+    case 409:
+      return Fault::conflict;
+    case 413:
+      return Fault::too_large;
+    case 429:
+      return Fault::rate_limited;
+    default:
+      return status >= 500 ? Fault::unavailable : Fault::invalid_input;
   }
 }
 
@@ -66,9 +75,11 @@ base::Result<TokenSource> token_source(const Environment& environment, net::Clie
   const auto url = environment("ACTIONS_ID_TOKEN_REQUEST_URL");
   const auto bearer = environment("ACTIONS_ID_TOKEN_REQUEST_TOKEN");
   if (!url || !bearer) {
-    return base::fail(Fault::environment, "no OIDC token: ACTIONS_ID_TOKEN_REQUEST_URL is not set",
-                      "give the job `permissions: id-token: write`, or set CROSSCHECK_OIDC_TOKEN to a "
-                      "token for the audience " + std::string{k_audience});
+    return base::fail(
+        Fault::environment, "no OIDC token: ACTIONS_ID_TOKEN_REQUEST_URL is not set",
+        "give the job `permissions: id-token: write`, or set CROSSCHECK_OIDC_TOKEN to a "
+        "token for the audience " +
+            std::string{k_audience});
   }
   if (auto safe = may_carry_token(*url, "ACTIONS_ID_TOKEN_REQUEST_URL"); !safe) {
     return tl::unexpected(safe.error());
@@ -89,7 +100,8 @@ Reporter::Reporter(JobContext job, net::Client& client, TokenSource token, const
 }
 
 base::Result<net::Response> Reporter::send(const std::string& method, const std::string& path,
-                                           const std::string& content_type, const std::string& body) {
+                                           const std::string& content_type,
+                                           const std::string& body) {
   auto pause = retry_.first_pause;
   base::Error last;
   for (int attempt = 1;; ++attempt) {
@@ -106,8 +118,9 @@ base::Result<net::Response> Reporter::send(const std::string& method, const std:
       if (answer && !is_worth_retrying(answer->status)) return *answer;
       if (answer) {
         asked = retry_after(*answer);
-        last = {fault_of(answer->status), "the relay answered " + std::to_string(answer->status) + " to " +
-                                              method + " " + path + ": " + base::to_utf8(answer->body, 500)};
+        last = {fault_of(answer->status), "the relay answered " + std::to_string(answer->status) +
+                                              " to " + method + " " + path + ": " +
+                                              base::to_utf8(answer->body, 500)};
       } else {
         last = answer.error().error;
       }
@@ -121,7 +134,8 @@ base::Result<net::Response> Reporter::send(const std::string& method, const std:
       return tl::unexpected(last);
     }
     const auto wait = std::min(asked.value_or(pause), retry_.longest_pause);
-    base::log::warning("report.retry", {{"attempt", attempt}, {"reason", last.message}, {"wait_ms", wait.count()}});
+    base::log::warning("report.retry",
+                       {{"attempt", attempt}, {"reason", last.message}, {"wait_ms", wait.count()}});
     retry_.sleep(wait);
     pause = std::min(pause * 2, retry_.longest_pause);
   }
@@ -150,7 +164,8 @@ base::Result<Answer> Reporter::call_back(const std::optional<Completion>& comple
 
 base::Result<Answer> Reporter::start() { return call_back(std::nullopt); }
 
-base::Result<Answer> Reporter::finish(Completion completion, const std::optional<std::string>& gzipped) {
+base::Result<Answer> Reporter::finish(Completion completion,
+                                      const std::optional<std::string>& gzipped) {
   std::optional<base::Error> upload_error;
   if (gzipped) {
     const auto digest = base::sha256_hex(*gzipped);
@@ -161,11 +176,11 @@ base::Result<Answer> Reporter::finish(Completion completion, const std::optional
       // Not a crosscheck relay: it takes callbacks only.
       base::log::info("report.no_results_upload", {{"relay", job_.relay_url}});
     } else {
-      upload_error = answer ? base::Error{fault_of(answer->status),
-                                          "the relay refused the results with " +
-                                              std::to_string(answer->status) + ": " +
-                                              base::to_utf8(answer->body, 2000)}
-                            : answer.error();
+      upload_error =
+          answer ? base::Error{fault_of(answer->status), "the relay refused the results with " +
+                                                             std::to_string(answer->status) + ": " +
+                                                             base::to_utf8(answer->body, 2000)}
+                 : answer.error();
     }
   }
   // The verdict is sent even when its details could not be: a job that ended must not look alive.

@@ -19,8 +19,9 @@ base::Result<void> may_carry_token(std::string_view url, std::string_view what) 
     }
   }
   return base::fail(base::Fault::usage,
-                    std::string{what} + " must be https:// (or http:// to 127.0.0.1, localhost or "
-                                        "[::1]): a token is sent to it",
+                    std::string{what} +
+                        " must be https:// (or http:// to 127.0.0.1, localhost or "
+                        "[::1]): a token is sent to it",
                     "give the https address");
 }
 

@@ -13,11 +13,12 @@
 #include "crosscheck/base/time.h"
 #include "crosscheck/net/client.h"
 
-// What a backend's workflow tells the relay: that a job began, and how it ended, with its results. The
-// wire is relay-contract's callback, which PyTorch's own relay takes too.
+// What a backend's workflow tells the relay: that a job began, and how it ended, with its results.
+// The wire is relay-contract's callback, which PyTorch's own relay takes too.
 namespace crosscheck::report {
 
-// Where this job stands, from the environment that GitHub Actions (and crosscheck's local target) sets.
+// Where this job stands, from the environment that GitHub Actions (and crosscheck's local target)
+// sets.
 struct JobContext {
   std::string relay_url;  // without a trailing slash; https, or http to a loopback address
   std::string event_type;
@@ -35,7 +36,7 @@ struct JobContext {
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 
 struct Overrides {
-  std::optional<std::string> relay_url;  // else CROSSCHECK_RELAY_URL
+  std::optional<std::string> relay_url;   // else CROSSCHECK_RELAY_URL
   std::optional<std::string> event_file;  // else GITHUB_EVENT_PATH
   std::optional<std::string> workflow;    // else GITHUB_WORKFLOW
   std::optional<std::string> job;         // else GITHUB_JOB
@@ -49,7 +50,8 @@ struct Overrides {
 
 // How a job ended.
 struct Completion {
-  std::string conclusion;  // success, failure, cancelled, timed_out, skipped, neutral, action_required
+  std::string
+      conclusion;  // success, failure, cancelled, timed_out, skipped, neutral, action_required
   std::optional<base::RunResults> results;
   std::optional<std::string> results_digest;  // of the uploaded file
   std::optional<std::string> artifact_url;
