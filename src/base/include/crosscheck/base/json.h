@@ -13,14 +13,14 @@ namespace crosscheck::base {
 
 namespace json = boost::json;
 
-// Parses exactly one JSON value. Depth is limited to 64 and the text must be UTF-8; of a key that stands
-// twice the last one counts. The error is "webhook body:3:14: …" (`what`, line, column in bytes); `text`
-// begins on line `first_line` of it.
+// Parses exactly one JSON value. Depth is limited to 64 and the text must be UTF-8; of a key that
+// stands twice the last one counts. The error is "webhook body:3:14: …" (`what`, line, column in
+// bytes); `text` begins on line `first_line` of it.
 [[nodiscard]] Result<json::value> parse_json(std::string_view text, std::string_view what,
                                              std::size_t first_line = 1);
 
-// Typed look-ups by dotted path ("workflow.run_id"), for bodies that others send. The error names the
-// whole path and what was found instead.
+// Typed look-ups by dotted path ("workflow.run_id"), for bodies that others send. The error names
+// the whole path and what was found instead.
 [[nodiscard]] const json::value* find(const json::value& root, std::string_view path);
 [[nodiscard]] Result<std::string> require_string(const json::value& root, std::string_view path);
 [[nodiscard]] Result<std::int64_t> require_int(const json::value& root, std::string_view path);
@@ -43,8 +43,9 @@ namespace json = boost::json;
 
 // Whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 [[nodiscard]] bool is_utf8(std::string_view text);
-// `text` with every ill-formed byte and every control character but \n and \t replaced by U+FFFD, cut to
-// at most `limit` bytes at a character's edge: for messages that come out of other processes.
+// `text` with every ill-formed byte and every control character but \n and \t replaced by U+FFFD,
+// cut to at most `limit` bytes at a character's edge: for messages that come out of other
+// processes.
 [[nodiscard]] std::string to_utf8(std::string_view text, std::size_t limit = std::string::npos);
 
 }  // namespace crosscheck::base

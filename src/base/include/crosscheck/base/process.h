@@ -38,20 +38,20 @@ struct Pipe {
 [[nodiscard]] Result<Pipe> make_pipe();
 
 struct ProcessSpec {
-  std::vector<std::string> arguments;  // [0] is looked up in PATH if it has no '/'
-  std::string directory;               // empty: the caller's
+  std::vector<std::string> arguments = {};  // [0] is looked up in PATH if it has no '/'
+  std::string directory = {};               // empty: the caller's
   // Names set (or, with nothing, removed) on top of the caller's environment.
-  std::vector<std::pair<std::string, std::optional<std::string>>> environment;
+  std::vector<std::pair<std::string, std::optional<std::string>>> environment = {};
   // (fd here, fd number in the child). stdin is /dev/null unless mapped.
-  std::vector<std::pair<int, int>> descriptors;
-  // PR_SET_PDEATHSIG: SIGKILL when the spawning process dies, and already when the thread that called
-  // `spawn` ends: call it from one that lives as long as the child.
+  std::vector<std::pair<int, int>> descriptors = {};
+  // PR_SET_PDEATHSIG: SIGKILL when the spawning process dies, and already when the thread that
+  // called `spawn` ends: call it from one that lives as long as the child.
   bool die_with_parent = false;
 };
 
 struct ExitStatus {
-  std::optional<int> code;
-  std::optional<int> signal;  // set instead of `code` when a signal ended it
+  std::optional<int> code = {};
+  std::optional<int> signal = {};  // set instead of `code` when a signal ended it
   [[nodiscard]] bool ok() const { return code == 0; }
 };
 [[nodiscard]] std::string to_string(const ExitStatus& status);  // "exit 3", "signal 11 (SIGSEGV)"

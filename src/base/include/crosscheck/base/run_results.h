@@ -11,18 +11,18 @@
 #include "crosscheck/base/result.h"
 #include "crosscheck/base/time.h"
 
-// What a run of tests found, and the file that carries it from a backend's CI to the relay: JSON lines,
-// gzipped for the upload. docs/formats.md describes every field.
+// What a run of tests found, and the file that carries it from a backend's CI to the relay: JSON
+// lines, gzipped for the upload. docs/formats.md describes every field.
 namespace crosscheck::base {
 
 // One test, as collected. `variant` is canonical JSON of what the generated test itself says
-// ({"device":"refdev:0","dtype":"float32","op":"add"} plus other parameters); never parsed from a name.
-// Class and method are the names as written in the file, before instantiation for a device.
+// ({"device":"refdev:0","dtype":"float32","op":"add"} plus other parameters); never parsed from a
+// name. Class and method are the names as written in the file, before instantiation for a device.
 struct TestId {
-  std::string file;        // relative to the suite's root, `/` separated
-  std::string class_name;  // empty for a function outside a class
-  std::string method;
-  std::string variant;  // "{}" where there is none
+  std::string file = {};        // relative to the suite's root, `/` separated
+  std::string class_name = {};  // empty for a function outside a class
+  std::string method = {};
+  std::string variant = {};  // "{}" where there is none
 
   friend bool operator==(const TestId&, const TestId&) = default;
   friend auto operator<=>(const TestId&, const TestId&) = default;
@@ -32,12 +32,12 @@ struct TestId {
 
 // The unit that is run, shown and compared: one revision of each axis, a device, an environment.
 struct Combination {
-  std::string backend;           // name of the backend ("refdev")
-  std::string backend_revision;  // commit or version
-  std::string core_revision;     // PyTorch: "2.13.0" or a commit
-  std::string suite_revision;    // commit or digest of the tests
-  std::string device;            // device type and model
-  std::string environment_digest;
+  std::string backend = {};           // name of the backend ("refdev")
+  std::string backend_revision = {};  // commit or version
+  std::string core_revision = {};     // PyTorch: "2.13.0" or a commit
+  std::string suite_revision = {};    // commit or digest of the tests
+  std::string device = {};            // device type and model
+  std::string environment_digest = {};
 
   // sha256 over the six, the combination's identity.
   [[nodiscard]] std::string digest() const;
@@ -46,36 +46,37 @@ struct Combination {
 
 // The numbers of a mismatch, where the message holds them.
 struct Mismatch {
-  std::optional<double> absolute;  // greatest absolute difference
-  std::optional<double> relative;
-  std::optional<double> absolute_tolerance;
-  std::optional<double> relative_tolerance;
+  std::optional<double> absolute = {};  // greatest absolute difference
+  std::optional<double> relative = {};
+  std::optional<double> absolute_tolerance = {};
+  std::optional<double> relative_tolerance = {};
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
 
 struct TestResult {
-  TestId id;
-  std::string node_id;  // the runner's address of it ("test_x.py::TestX::test_y")
-  int attempt = 1;      // from 1; every attempt is a TestResult of its own
+  TestId id = {};
+  std::string node_id = {};  // the runner's address of it ("test_x.py::TestX::test_y")
+  int attempt = 1;           // from 1; every attempt is a TestResult of its own
   Outcome outcome = Outcome::not_run;
   FailureKind kind = FailureKind::none;
-  std::string fingerprint;  // equal for failures that are alike; empty when it did not fail
-  std::string message;      // the error itself, first line first; at most 4 KiB
-  std::string detail;       // traceback; at most 64 KiB
+  std::string fingerprint = {};  // equal for failures that are alike; empty when it did not fail
+  std::string message = {};      // the error itself, first line first; at most 4 KiB
+  std::string detail = {};       // traceback; at most 64 KiB
   Duration duration{0};
-  std::optional<Mismatch> mismatch;
+  std::optional<Mismatch> mismatch = {};
   friend bool operator==(const TestResult&, const TestResult&) = default;
 };
 
 struct RunHeader {
   static constexpr int k_schema = 1;
-  std::string run_id;
-  Combination combination;
-  std::vector<std::string> command;  // argument vector
-  std::string selection;             // what was selected and how ("bundled suite, quick set")
+  std::string run_id = {};
+  Combination combination = {};
+  std::vector<std::string> command = {};  // argument vector
+  std::string selection = {};             // what was selected and how ("bundled suite, quick set")
   Time started_at{};
   Time finished_at{};
-  std::vector<std::pair<std::string, std::string>> environment;  // name, value: allow-listed facts
+  // Name, value: allow-listed facts.
+  std::vector<std::pair<std::string, std::string>> environment = {};
 };
 
 struct RunResults {
@@ -86,8 +87,8 @@ struct RunResults {
   [[nodiscard]] OutcomeCounts counts() const;
 };
 
-// First line the header, then a line a result, last line {"end": <number of results>}: a file cut off
-// is noticed.
+// First line the header, then a line a result, last line {"end": <number of results>}: a file cut
+// off is noticed.
 [[nodiscard]] std::string to_json_lines(const RunResults& run);
 // The error names line and field.
 [[nodiscard]] Result<RunResults> parse_run_results(std::string_view text);

@@ -1,0 +1,248 @@
+#include "crosscheck/base/run_results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "crosscheck/base/json.h"
+
+namespace crosscheck::base {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+RunResults sample() {
+  RunResults run;
+  run.header = {.run_id = "r1",
+                .combination = {"refdev", "abc", "2.13.0", "sha", "refdev (CPU)", "env"},
+                .command = {"crosscheck", "run", "--device", "ref dev"},
+                .selection = "bundled suite, quick set",
+                .started_at = from_micros(1'777'927'708'000'001),
+                .finished_at = from_micros(1'777'927'768'000'000),
+                .environment = {{"threads", "2"}, {"blas", "mkl"}}};
+  run.results = {
+      {.id = {"test_ops.py", "TestOps", "test_forward", R"({"dtype":"float32","op":"add"})"},
+       .node_id = "test_ops.py::TestOpsREFDEV::test_forward_add",
+       .attempt = 1,
+       .outcome = Outcome::failed,
+       .kind = FailureKind::numerical_mismatch,
+       .fingerprint = "f00",
+       .message = "Tensor-likes are not close!\n\xE6\x97\xA5 \x1b[0m",
+       .detail = "Traceback",
+       .duration = Duration{12'345},
+       .mismatch = Mismatch{.absolute = 0.25,
+                            .relative = std::numeric_limits<double>::infinity(),
+                            .absolute_tolerance = {},
+                            .relative_tolerance = 0.5}},
+      {.id = {"test_ops.py", "TestOps", "test_forward", R"({"dtype":"float32","op":"add"})"},
+       .node_id = "test_ops.py::TestOpsREFDEV::test_forward_add",
+       .attempt = 2,
+       .outcome = Outcome::passed,
+       .duration = Duration{9}},
+      {.id = {"test_x.py", "", "test_function", "{}"}, .outcome = Outcome::not_run},
+  };
+  return run;
+}
+
+void expect_equal(const RunResults& a, const RunResults& b) {
+  EXPECT_EQ(a.header.run_id, b.header.run_id);
+  EXPECT_EQ(a.header.combination, b.header.combination);
+  EXPECT_EQ(a.header.command, b.header.command);
+  EXPECT_EQ(a.header.selection, b.header.selection);
+  EXPECT_EQ(a.header.started_at, b.header.started_at);
+  EXPECT_EQ(a.header.finished_at, b.header.finished_at);
+  EXPECT_EQ(a.header.environment, b.header.environment);
+  EXPECT_TRUE(a.results == b.results);
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string error_of(std::string_view text) {
+  const auto run = parse_run_results(text);
+  if (run) return "no error";
+  EXPECT_EQ(run.error().fault, Fault::invalid_input);
+  return run.error().message;
+}
+
+TEST(RunResults, RoundTrip) {
+  const RunResults run = sample();
+  const auto again = parse_run_results(to_json_lines(run));
+  ASSERT_TRUE(again) << again.error().message;
+  expect_equal(run, *again);
+}
+
+TEST(RunResults, RoundTripOfRandomRuns) {
+  std::mt19937_64 random{11};
+  const auto text = [&random] {
+    std::string bytes(random() % 12, '\0');
+    for (char& c : bytes) c = static_cast<char>(random() & 255);
+    return to_utf8(bytes);
+  };
+  for (int i = 0; i < 300; ++i) {
+    RunResults run;
+    run.header = {.run_id = text(),
+                  .combination = {text(), text(), text(), text(), text(), text()},
+                  .command = {text(), text()},
+                  .selection = text(),
+                  .started_at = from_micros(static_cast<std::int64_t>(random() >> 13)),
+                  .finished_at = from_micros(static_cast<std::int64_t>(random() >> 13)),
+                  .environment = {{"a" + text(), text()}}};
+    for (auto n = random() % 5; n > 0; --n) {
+      TestResult result{
+          .id = {text(), text(), text(), canonical_json(json::object{{text(), text()}})},
+          .node_id = text(),
+          .attempt = static_cast<int>(1 + random() % 9),
+          .outcome = static_cast<Outcome>(random() % k_outcome_count),
+          .kind = static_cast<FailureKind>(random() % 11),
+          .fingerprint = text(),
+          .message = text(),
+          .detail = text(),
+          .duration = Duration{static_cast<std::int64_t>(random() >> 1)}};
+      if (random() % 2 == 0) {
+        result.mismatch = Mismatch{.absolute = static_cast<double>(random() % 1000) / 16};
+      }
+      run.results.push_back(std::move(result));
+    }
+    const std::string lines = to_json_lines(run);
+    const auto again = parse_run_results(lines);
+    ASSERT_TRUE(again) << again.error().message << "\n" << lines;
+    expect_equal(run, *again);
+    EXPECT_EQ(to_json_lines(*again), lines);
+  }
+}
+
+TEST(RunResults, EveryCutIsNoticed) {
+  const std::string lines = to_json_lines(sample());
+  // The last newline alone carries nothing.
+  for (std::size_t n = 0; n + 1 < lines.size(); ++n) {
+    EXPECT_FALSE(parse_run_results(std::string_view{lines}.substr(0, n))) << n;
+  }
+  EXPECT_THAT(error_of(""), HasSubstr("empty"));
+  EXPECT_THAT(error_of(lines.substr(0, lines.rfind("{\"end\""))), HasSubstr("cut off"));
+}
+
+TEST(RunResults, ErrorsNameLineAndField) {
+  const std::string lines = to_json_lines(sample());
+  struct Case {
+    std::string_view from, to, says;
+  };
+  for (const auto& [from, to, says] : {
+           Case{R"("run_id":"r1")", R"("run_id":1)",
+                "run results:1: field run_id: expected text, found an integer"},
+           Case{R"("backend":"refdev",)", "",
+                "run results:1: field combination.backend: expected text, found nothing"},
+           Case{R"("command":[)", R"("command":[7,)", "run results:1: field command: "},
+           Case{"2026-05-04T20", "2026-05-99T20", "run results:1: field started_at: "},
+           Case{R"("threads":"2")", R"("threads":2)", "run results:1: field environment.threads: "},
+           Case{R"("outcome":"failed")", R"("outcome":"broken")",
+                "run results:2: field outcome: 'broken'"},
+           Case{R"("kind":"num)", R"("kind":"Num)", "run results:2: field kind: "},
+           Case{R"("attempt":2)", R"("attempt":0)",
+                "run results:3: field attempt: 0 is not between"},
+           Case{R"("attempt":2)", R"("attempt":4294967297)", "run results:3: field attempt: "},
+           Case{R"("duration_us":9)", R"("duration_us":-9)", "run results:3: field duration_us: "},
+           Case{R"("absolute":)", R"("absolute":"x","other":)",
+                "run results:2: field mismatch.absolute: "},
+           Case{R"("variant":{)", R"("variant":[],"v":{)", "run results:2: field variant: "},
+           Case{R"({"end":3})", R"({"end":2})",
+                "run results:5: field end: 2 results are announced, 3 are there"},
+           Case{R"({"end":3})", R"({"end":"3"})", "run results:5: field end: "},
+           Case{R"({"end":3})", "\n{\"end\":3}", "run results:5:1: "},
+           Case{R"({"end":3})", "[]", "run results:5: expected a JSON object"},
+           Case{R"({"end":3})", "{\"end\":3}\n{\"end\":3}", "run results:6: something follows"},
+           Case{R"("file":"test_x.py")", R"("file" "test_x.py")", "run results:4:"},
+       }) {
+    EXPECT_THAT(error_of(replaced(lines, from, to)), StartsWith(std::string{says}));
+  }
+}
+
+TEST(RunResults, NewerSchemaIsRefusedWithBothNumbers) {
+  const auto run =
+      parse_run_results(replaced(to_json_lines(sample()), R"("schema":1)", R"("schema":2)"));
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("schema 2 is newer than 1"));
+  EXPECT_FALSE(run.error().remedy.empty());
+}
+
+TEST(RunResults, UnknownKeysAreIgnored) {
+  const RunResults run = sample();
+  std::string lines = replaced(to_json_lines(run), R"({"schema":1)", R"({"later":[1],"schema":1)");
+  lines = replaced(lines, R"("attempt":2)", R"("attempt":2,"later":{})");
+  expect_equal(parse_run_results(lines).value(), run);
+}
+
+TEST(RunResults, LongTextsAreCutAtACharacter) {
+  RunResults run = sample();
+  run.results[0].message = "x";
+  for (int i = 0; i < 3000; ++i) run.results[0].message += "é";
+  run.results[0].detail = std::string(100'000, 'd');
+  const auto again = parse_run_results(to_json_lines(run));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->results[0].message.size(), 4095U);
+  EXPECT_TRUE(is_utf8(again->results[0].message));
+  EXPECT_EQ(again->results[0].detail.size(), 65'536U);
+  // A writer of somebody else's does not cut: reading does.
+  const std::string foreign =
+      replaced(to_json_lines(sample()), "Traceback", std::string(70'000, 'd'));
+  EXPECT_EQ(parse_run_results(foreign).value().results[0].detail.size(), 65'536U);
+}
+
+TEST(RunResults, BytesThatAreNotUtf8StillMakeAFile) {
+  RunResults run = sample();
+  run.results[0].message = "\xff\xfe";
+  run.header.command.emplace_back("\x80");
+  EXPECT_TRUE(parse_run_results(to_json_lines(run)));
+}
+
+TEST(RunResults, NotANumberSurvives) {
+  RunResults run = sample();
+  run.results[0].mismatch->absolute = std::nan("");
+  const auto again = parse_run_results(to_json_lines(run));
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(std::isnan(again->results[0].mismatch->absolute.value()));
+}
+
+TEST(RunResults, CountsTheLatestAttemptOfEachTest) {
+  RunResults run = sample();
+  OutcomeCounts expected;
+  expected.add(Outcome::passed);
+  expected.add(Outcome::not_run);
+  EXPECT_EQ(run.counts(), expected);
+  std::swap(run.results[0], run.results[1]);  // the order of the lines says nothing
+  EXPECT_EQ(run.counts(), expected);
+  // Same parameters, another node: another test.
+  run.results.push_back(run.results[1]);
+  run.results.back().node_id = "other";
+  expected.add(Outcome::failed);
+  EXPECT_EQ(run.counts(), expected);
+}
+
+TEST(Combination, DigestSeparatesFields) {
+  const Combination a{"ab", "c", "d", "e", "f", "g"};
+  Combination b = a;
+  EXPECT_EQ(a.digest(), b.digest());
+  EXPECT_EQ(a.digest().size(), 64U);
+  b = {"a", "bc", "d", "e", "f", "g"};
+  EXPECT_NE(a.digest(), b.digest());
+  b = a;
+  b.environment_digest = "h";
+  EXPECT_NE(a.digest(), b.digest());
+  EXPECT_EQ(a.digest(), "0493e85ba2187bbbb339f89b297cb615ff462086914ea529c517fde7d8a936a8");
+}
+
+TEST(TestId, ReadsLikeANodeId) {
+  EXPECT_EQ(to_string(TestId{"a/test_x.py", "TestX", "test_y", R"({"op":"add"})"}),
+            R"(a/test_x.py::TestX::test_y{"op":"add"})");
+  EXPECT_EQ(to_string(TestId{"test_x.py", "", "test_y", "{}"}), "test_x.py::test_y");
+}
+
+}  // namespace
+}  // namespace crosscheck::base
