@@ -8,8 +8,8 @@
 #include "crosscheck/base/run_results.h"
 #include "crosscheck/store/store.h"
 
-// Runs, tests and results are written by the runner and by the relay (from uploaded files), and read by the HUD:
-// one place knows their tables.
+// Runs, tests and results are written by the runner and by the relay (from uploaded files), and
+// read by the HUD: one place knows their tables.
 namespace crosscheck::store {
 
 // Begins a run that will be filled while it goes on. `conflict` if the run id exists.
