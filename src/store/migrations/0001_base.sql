@@ -76,6 +76,7 @@ CREATE TABLE jobs (
   word_skipped BIGINT,
   word_combination TEXT,                  -- workflow.crosscheck.combination, JSON
   results_digest TEXT,                    -- workflow.crosscheck.results_digest
+  commit_verified BIGINT NOT NULL DEFAULT 1,  -- 0: a nightly report whose commit was not looked up upstream
   UNIQUE (delivery_id, repo_key, run_id, run_attempt, job_name)
 );
 CREATE INDEX jobs_repo ON jobs (repo_key, first_seen_at);
