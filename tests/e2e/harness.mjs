@@ -2,7 +2,15 @@
 import assert from 'node:assert/strict';
 import {spawn, spawnSync} from 'node:child_process';
 import {once} from 'node:events';
-import {existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {createInterface} from 'node:readline';
@@ -59,17 +67,19 @@ function environment(extra) {
   return {...Object.fromEntries(kept), ...extra};
 }
 
-// Runs the program to its end.
-export function run(args, {env = {}, cwd = root, input = '', timeout = 300_000} = {}) {
+// Runs the program to its end. `stdout`: a path that its output goes to.
+export function run(args, {env = {}, cwd = root, stdout, timeout = 600_000} = {}) {
+  const fd = stdout === undefined ? undefined : openSync(stdout, 'w');
   const done = spawnSync(crosscheck, args, {
     cwd,
     env: environment(env),
-    input,
+    stdio: ['ignore', fd ?? 'pipe', 'pipe'],
     timeout,
     encoding: 'utf8',
     maxBuffer: 1 << 28,
   });
-  return {code: done.status, signal: done.signal, out: done.stdout, err: done.stderr};
+  if (fd !== undefined) closeSync(fd);
+  return {code: done.status, signal: done.signal, out: done.stdout ?? '', err: done.stderr};
 }
 
 class Server {

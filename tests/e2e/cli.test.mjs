@@ -1,0 +1,69 @@
+// The command line as documented: help with an example everywhere, one table of exit codes.
+import assert from 'node:assert/strict';
+import {test} from 'node:test';
+import {run} from './harness.mjs';
+
+function subcommands(path) {
+  const {code, out} = run([...path, '--help']);
+  assert.equal(code, 0, `${path.join(' ')} --help`);
+  const names = [];
+  let inside = false;
+  for (const line of out.split('\n')) {
+    if (/^subcommands:/i.test(line)) inside = true;
+    else if (inside && /^ {2}\S/.test(line)) names.push(line.trim().split(/[\s,]/)[0]);
+    else if (inside && /^\S/.test(line)) inside = false;
+  }
+  return {out, names};
+}
+
+function* commands(path = []) {
+  const {out, names} = subcommands(path);
+  if (path.length > 0) yield {path, out, leaf: names.length === 0};
+  for (const name of names) yield* commands([...path, name]);
+}
+
+const all = [...commands()];
+
+test('there are commands', () => {
+  const names = all.map(({path}) => path.join(' '));
+  for (const name of ['serve', 'run', 'collect', 'report start', 'report finish', 'version']) {
+    assert.ok(names.includes(name), `${name} is among ${names.join(', ')}`);
+  }
+});
+
+for (const {path, out, leaf} of all) {
+  const name = path.join(' ');
+  test(`${name}: --help has an example that uses it`, () => {
+    assert.match(out, new RegExp(`Example:\\n(.*\\n)*?\\s+crosscheck ${path[0]}`));
+  });
+  test(`${name}: --help says what it does`, () => assert.ok(out.trim().split('\n')[0].length > 10));
+  if (leaf) {
+    test(`${name}: an unknown option is exit code 2 and named`, () => {
+      const {code, err} = run([...path, '--no-such-option']);
+      assert.equal(code, 2);
+      assert.match(err, /no-such-option/);
+    });
+  }
+}
+
+test('no command, an unknown one, a wrong level: exit code 2', () => {
+  assert.equal(run([]).code, 2);
+  assert.equal(run(['no-such-command']).code, 2);
+  assert.equal(run(['version', '--log-level', 'loud']).code, 2);
+});
+
+test('--help names the exit codes', () => {
+  const {out} = run(['--help']);
+  for (const code of [0, 1, 2, 3, 4, 5]) assert.match(out, new RegExp(`\\b${code} \\w`));
+});
+
+test('version, for people and machines', () => {
+  assert.match(run(['version']).out, /^crosscheck \d+\.\d+\.\d+\n$/);
+  assert.match(JSON.parse(run(['version', '--json']).out).version, /^\d+\.\d+\.\d+$/);
+});
+
+test('output that cannot be written is exit code 4', () => {
+  const {code, err} = run(['version'], {stdout: '/dev/full'});
+  assert.equal(code, 4);
+  assert.match(err, /standard output/);
+});
