@@ -356,6 +356,9 @@ class BeastServer final : public Server {
         log::error("accept_failed", {{"port", port_}, {"reason", error.message()}});
         logged = now;
       }
+      // The error comes with nobody at the door, too: let one go only for somebody else.
+      co_await acceptor_.async_wait(tcp::acceptor::wait_read,
+                                    asio::redirect_error(asio::use_awaitable, error));
       connections_.let_oldest_go();
       backoff_.expires_after(k_accept_backoff);
       co_await backoff_.async_wait(asio::redirect_error(asio::use_awaitable, error));
