@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Optional
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
@@ -18,7 +17,7 @@ EXIT_ENVIRONMENT = 4
 EXIT_INTERNAL = 5
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="crosscheck_probe", description=__doc__)
     parser.add_argument("verb", choices=("environment", "collect", "run"))
     parser.add_argument("--fd", type=int, required=True, help="descriptor to write lines to")

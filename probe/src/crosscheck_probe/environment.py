@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from typing import Any, Optional
+from typing import Any
 
 from crosscheck_probe import __version__
 from crosscheck_probe.request import Device, Suite
@@ -83,7 +83,7 @@ def prepare(device: Device, test_machinery: bool) -> None:
             )
 
 
-def describe(device: Device, suite: Optional[Suite]) -> dict[str, Any]:
+def describe(device: Device, suite: Suite | None) -> dict[str, Any]:
     """Returns the fields of the `environment` line. Call `prepare` before."""
     import torch
 
@@ -110,7 +110,7 @@ def describe(device: Device, suite: Optional[Suite]) -> dict[str, Any]:
 
 
 def revision_of(suite: Suite) -> str:
-    """Returns the commit of a tree under git (`-dirty`: with changes), else a digest of its files."""
+    """Returns a tree's commit (`-dirty`: with changes), without git a digest of the files."""
     if suite.name == "tree":
         commit = _git(suite.root, "rev-parse", "HEAD")
         if commit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 # Set by crosscheck_probe.marks.quick on a test of the bundled suite: True, or a predicate over the
 # parameters that the generated test carries.
@@ -52,7 +52,7 @@ def held_parameters(function: Any) -> dict[str, Any]:
     return dict(held) if isinstance(held, dict) else {}
 
 
-def generic_class(cls: Optional[type]) -> str:
+def generic_class(cls: type | None) -> str:
     """Returns the name of the class as the file has it, also for a class made for one device."""
     if cls is None:
         return ""
@@ -109,7 +109,7 @@ def describe(value: Any) -> tuple[str, bool]:
 
 
 def variant_of(parameters: dict[str, Any], case: str) -> dict[str, str]:
-    """Returns the parameters as text. `case`, the collected name, joins where they are no identity."""
+    """Returns the parameters as text, with `case`, the collected name, where they do not suffice."""
     variant: dict[str, str] = {}
     whole = True
     for key, value in parameters.items():
@@ -137,11 +137,11 @@ def is_quick(function: Any, parameters: dict[str, Any]) -> bool:
 
 def facts_of(
     name: str,
-    cls: Optional[type],
+    cls: type | None,
     function: Any,
     path: str,
     markers: tuple[str, ...] = (),
-    pytest_parameters: Optional[dict[str, Any]] = None,
+    pytest_parameters: dict[str, Any] | None = None,
 ) -> TestFacts:
     """Gathers a test's facts. `pytest_parameters`: those of pytest's own parametrize."""
     held = held_parameters(function)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 
 class BadRequest(Exception):
@@ -16,8 +16,8 @@ class BadRequest(Exception):
 @dataclass(frozen=True)
 class Device:
     name: str = "cpu"
-    module: Optional[str] = None
-    path: Optional[str] = None
+    module: str | None = None
+    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Suite:
 @dataclass(frozen=True)
 class Request:
     device: Device = field(default_factory=Device)
-    suite: Optional[Suite] = None
-    file: Optional[str] = None
-    tests: Optional[tuple[str, ...]] = None
+    suite: Suite | None = None
+    file: str | None = None
+    tests: tuple[str, ...] | None = None
     repeat: int = 1
 
 
@@ -42,7 +42,7 @@ def bundled_root() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "suite")
 
 
-def read_request(source: Optional[str]) -> dict[str, Any]:
+def read_request(source: str | None) -> dict[str, Any]:
     """Reads the request from a file, from standard input for `-`; none is an empty one."""
     if source is None:
         return {}

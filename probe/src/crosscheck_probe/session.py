@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -53,9 +53,9 @@ class _Running:
     seconds: float = 0.0
     failures: list[_Failure] = field(default_factory=list)
     failed: bool = False
-    skipped: Optional[str] = None
-    xfailed: Optional[str] = None
-    xpassed: Optional[str] = None
+    skipped: str | None = None
+    xfailed: str | None = None
+    xpassed: str | None = None
     strict: bool = False
 
 
@@ -70,7 +70,7 @@ class Session:
         channel: Channel,
         suite: Suite,
         collect_only: bool,
-        tests: Optional[tuple[str, ...]] = None,
+        tests: tuple[str, ...] | None = None,
         repeat: int = 1,
     ) -> None:
         self._channel = channel
@@ -78,10 +78,10 @@ class Session:
         self._collect_only = collect_only
         self._tests = tests
         self._repeat = repeat
-        self._running: Optional[_Running] = None
-        self._last_error: Optional[BaseException] = None
+        self._running: _Running | None = None
+        self._last_error: BaseException | None = None
         self._folder = os.getcwd()
-        self.internal_error: Optional[BaseException] = None
+        self.internal_error: BaseException | None = None
 
     def run(self, files: Iterable[str]) -> int:
         """Runs pytest over `files`, relative to the suite's root; returns pytest's exit code."""
@@ -132,7 +132,7 @@ class Session:
             )
 
     def _report_collect_error(
-        self, collector: Any, error: Optional[BaseException], text: str = ""
+        self, collector: Any, error: BaseException | None, text: str = ""
     ) -> None:
         self._channel.emit(
             "collect_error",
@@ -205,7 +205,7 @@ class Session:
     # Execution
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: Any) -> Optional[bool]:
+    def pytest_runtestloop(self, session: Any) -> bool | None:
         if self._collect_only:
             return True
         self._channel.emit("ready", collected=len(session.items))

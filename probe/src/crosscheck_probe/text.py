@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from types import TracebackType
-from typing import Optional
 
 MESSAGE_LIMIT = 4 * 1024
 TRACEBACK_LIMIT = 64 * 1024
@@ -39,7 +38,7 @@ def message_of(error: BaseException) -> str:
         return f"<the text of the exception is not to be had: {type_name(type(broken))}>"
 
 
-def traceback_of(error: BaseException, start: Optional[TracebackType] = None) -> str:
+def traceback_of(error: BaseException, start: TracebackType | None = None) -> str:
     """Returns the traceback as Python prints it, without the harness's frames before the test's."""
     trace = error.__traceback__ if start is None else start
     inner = trace
