@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "crosscheck/base/json.h"
+#include "crosscheck/base/result.h"
+#include "crosscheck/relay/allowlist_file.h"
+#include "crosscheck/relay/identity.h"
+#include "crosscheck/relay/job.h"
+#include "crosscheck/relay/rate_limiter.h"
+#include "crosscheck/store/store.h"
+
+namespace crosscheck::relay {
+
+inline constexpr std::size_t k_callback_limit = 4 * 1024 * 1024;  // bytes
+
+// A callback's body: what the downstream says, checked for form only.
+struct CallbackBody {
+  std::string event_type;  // empty when not sent
+  std::string delivery_id;
+  std::optional<std::string> head_sha;  // payload.head_sha, of nightly reports
+  JobState status = JobState::in_progress;
+  std::optional<std::string> conclusion;  // of completed
+  std::string workflow;
+  std::string job_name;  // the workflow's name when not sent
+  std::string run_id;
+  std::optional<std::int64_t> run_attempt;
+  std::optional<std::string> check_run_id;
+  std::optional<std::string> url;  // http(s), no user info
+  std::optional<std::int64_t> passed;
+  std::optional<std::int64_t> failed;
+  std::optional<std::int64_t> skipped;
+  std::optional<std::string> combination;     // canonical JSON
+  std::optional<std::string> results_digest;  // lower-case hex
+  std::string word;  // the body without its echoed payload, malformed advisory fields dropped
+
+  // Reports that no dispatch came before.
+  [[nodiscard]] bool is_periodic() const {
+    return event_type == "nightly" || event_type == "periodic";
+  }
+};
+// The error names the field.
+[[nodiscard]] base::Result<CallbackBody> parse_callback(const base::json::value& body);
+
+// Whether `url` may become a link: http or https, a host, no user info, no spaces or control characters.
+[[nodiscard]] bool is_safe_url(std::string_view url);
+
+// What is stored of a report, beside the downstream's word.
+struct Reporter {
+  base::RepoName repo;
+  Level level = Level::L2;
+  std::string device;
+};
+struct Recorded {
+  Effect effect = Effect::advanced;
+  Job job;
+  bool verified = true;  // false: a nightly report whose commit nobody was asked about
+};
+// One atomic transition of one job, with its result. Faults: `invalid_input` (no dispatch on record),
+// `conflict` (contradicts an earlier report), and the store's.
+[[nodiscard]] base::Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
+                                                   const CallbackBody& body,
+                                                   std::int64_t run_attempt, base::Time now);
+
+// POST /github/callback. Thread-safe.
+class CallbackHandler {
+ public:
+  CallbackHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
+                  VerifyToken verify, RateLimiter& limiter)
+      : store_{store},
+        allowlist_{allowlist},
+        clock_{clock},
+        verify_{std::move(verify)},
+        limiter_{limiter} {}
+  [[nodiscard]] net::Response handle(const net::Request& request);
+
+ private:
+  store::Store& store_;
+  const AllowlistFile& allowlist_;
+  const base::Clock& clock_;
+  const VerifyToken verify_;
+  RateLimiter& limiter_;
+};
+
+// A caller that may report: who it is, or the answer to give instead (not listed, L1, over the rate).
+[[nodiscard]] tl::expected<Reporter, net::Response> admit(const base::RepoName& repo,
+                                                          const Allowlist& allowlist,
+                                                          RateLimiter& limiter, base::Time now);
+
+}  // namespace crosscheck::relay

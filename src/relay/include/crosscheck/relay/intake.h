@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "crosscheck/base/result.h"
+#include "crosscheck/base/time.h"
+#include "crosscheck/net/http.h"
+#include "crosscheck/relay/allowlist_file.h"
+#include "crosscheck/relay/event.h"
+#include "crosscheck/store/store.h"
+
+namespace crosscheck::relay {
+
+inline constexpr std::size_t k_webhook_limit = std::size_t{25} << 20;  // GitHub's own
+
+struct Accepted {
+  std::int64_t event = 0;  // id of the delivery's row
+  bool duplicate = false;
+  std::int64_t dispatches = 0;  // new ones; of a duplicate: dead ones that were armed again
+};
+// Keeps the event and one dispatch for each backend that wants it, in one transaction; withdraws what
+// it supersedes. The same delivery id again changes nothing but to arm dead dispatches again.
+[[nodiscard]] base::Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
+                                            std::string_view delivery_id, const UpstreamEvent& event,
+                                            std::string_view body, base::Time now);
+
+// Whether `signature` (the header X-Hub-Signature-256) is of the raw body.
+using VerifySignature = std::function<bool(std::string_view body, std::string_view signature)>;
+
+struct IntakeOptions {
+  base::RepoName upstream;
+  std::string label_prefix = "ciflow/crcr/";
+  VerifySignature verify;
+};
+
+// POST /github/webhook. Thread-safe.
+class IntakeHandler {
+ public:
+  IntakeHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
+                IntakeOptions options)
+      : store_{store}, allowlist_{allowlist}, clock_{clock}, options_{std::move(options)} {}
+  [[nodiscard]] net::Response handle(const net::Request& request);
+
+ private:
+  store::Store& store_;
+  const AllowlistFile& allowlist_;
+  const base::Clock& clock_;
+  const IntakeOptions options_;
+};
+
+}  // namespace crosscheck::relay

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "crosscheck/relay/callback.h"
+#include "crosscheck/relay/dispatcher.h"
+#include "crosscheck/relay/intake.h"
+#include "crosscheck/relay/metrics.h"
+#include "crosscheck/relay/results.h"
+
+namespace crosscheck::relay {
+
+struct RelayOptions {
+  IntakeOptions intake;
+  VerifyToken verify_token;
+  DispatcherOptions dispatcher;
+  int rate_limit_per_minute = 100;
+  base::Duration allowlist_poll = std::chrono::seconds{1};
+  std::string version;
+};
+
+// The relay's routes and threads, over parts that the caller owns and that outlive it. Thread-safe.
+class Relay {
+ public:
+  Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allowlist,
+        DispatchTarget& target, RelayOptions options);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  // Nothing for paths that are not the relay's.
+  [[nodiscard]] std::optional<net::Response> handle(const net::Request& request);
+  // How large a request's body may be, by its method and path.
+  [[nodiscard]] static std::size_t body_limit(const net::Request& request);
+
+  void start();
+  // Sends no more, waits up to `grace` for what is being sent.
+  void stop(base::Duration grace);
+
+ private:
+  [[nodiscard]] net::Response ready();
+  [[nodiscard]] net::Response metrics();
+
+  store::Store& store_;
+  const base::Clock& clock_;
+  AllowlistFile& allowlist_;
+  const RelayOptions options_;
+  RateLimiter limiter_;
+  IntakeHandler intake_;
+  CallbackHandler callback_;
+  ResultsHandler results_;
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread allowlist_poll_;
+};
+
+}  // namespace crosscheck::relay

@@ -1,0 +1,143 @@
+#include "crosscheck/relay/allowlist_file.h"
+
+#include <sys/stat.h>
+
+#include <boost/json/serialize.hpp>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "crosscheck/base/digest.h"
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/base/log.h"
+
+namespace crosscheck::relay {
+namespace {
+
+using base::Result;
+namespace log = base::log;
+
+Result<std::string> stamp_of(const std::filesystem::path& path) {
+  struct stat s {};
+  if (::stat(path.c_str(), &s) != 0)
+    return base::fail(base::Fault::invalid_input,
+                      path.string() + ": the allowlist cannot be read: " + std::strerror(errno));
+  return std::to_string(s.st_size) + ":" + std::to_string(s.st_ino) + ":" +
+         std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec) + ":" +
+         std::to_string(s.st_ctim.tv_sec) + "." + std::to_string(s.st_ctim.tv_nsec);
+}
+
+// `backends` as the list has it. `since` moves only with the level, or when a backend comes back.
+Result<void> write_backends(store::Tx& tx, const Allowlist& list, base::Time now) {
+  if (auto done = tx.execute("UPDATE backends SET listed = 2 WHERE listed = 1"); !done)
+    return tl::unexpected(done.error());
+  for (const Backend& b : list.backends()) {
+    base::json::array oncalls;
+    for (const std::string& name : b.oncalls) oncalls.emplace_back(name);
+    auto done = tx.execute(
+        "INSERT INTO backends (repo_key, repo, level, device, oncalls, listed, since) "
+        "VALUES ($1, $2, $3, $4, $5, 1, $6) ON CONFLICT (repo_key) DO UPDATE SET "
+        "repo = excluded.repo, "
+        "since = CASE WHEN backends.level = excluded.level AND backends.listed <> 0 "
+        "THEN backends.since ELSE excluded.since END, "
+        "level = excluded.level, device = excluded.device, oncalls = excluded.oncalls, listed = 1",
+        {b.repo.key(), b.repo.full_name(), to_string(b.level),
+         b.device.empty() ? std::nullopt : std::optional{b.device}, base::json::serialize(oncalls),
+         now});
+    if (!done) return tl::unexpected(done.error());
+  }
+  if (auto done = tx.execute("UPDATE backends SET listed = 0, since = $1 WHERE listed = 2", {now});
+      !done)
+    return tl::unexpected(done.error());
+  return {};
+}
+
+}  // namespace
+
+AllowlistFile::AllowlistFile(std::filesystem::path path, store::Store& store,
+                             const base::Clock& clock)
+    : path_{std::move(path)},
+      store_{store},
+      clock_{clock},
+      current_{std::make_shared<const Allowlist>()} {}
+
+Result<void> AllowlistFile::load() { return refresh(true); }
+
+Result<void> AllowlistFile::poll() {
+  auto done = refresh(false);
+  const std::string error = done ? std::string{} : done.error().message;
+  const std::lock_guard lock{mutex_};
+  if (!error.empty() && status_.error != error) log::error("allowlist", {{"error", error}});
+  status_.error = error;
+  return done;
+}
+
+Result<void> AllowlistFile::refresh(bool force) {
+  const std::lock_guard one{refreshing_};
+  const auto seen = [&]() -> Result<void> {
+    if (seen_error_) return tl::unexpected(*seen_error_);
+    return {};
+  };
+  // The stamp is taken before reading: a change in between is seen at the next look.
+  auto stamp = stamp_of(path_);
+  if (!stamp) {
+    seen_stamp_.clear();
+    return tl::unexpected(stamp.error());
+  }
+  if (!force && *stamp == seen_stamp_) return seen();
+  auto text = base::read_file(path_, k_allowlist_limit);
+  if (!text) return tl::unexpected(text.error());
+  const std::string digest = base::sha256_hex(*text);
+  if (force || digest != seen_digest_) {
+    auto parsed = parse_allowlist(*text, path_.string());
+    // Not UTF-8: an engine would refuse the text itself.
+    if (auto done = record(base::to_utf8(*text), digest, parsed); !done) return done;
+    seen_digest_ = digest;
+    if (parsed) {
+      seen_error_.reset();
+      log::info("allowlist.loaded", {{"file", path_.string()},
+                                     {"backends", parsed->backends().size()},
+                                     {"digest", digest.substr(0, 12)}});
+      const std::lock_guard lock{mutex_};
+      current_ = std::make_shared<const Allowlist>(std::move(*parsed));
+      status_ = {true, digest, clock_.now(), {}};
+    } else {
+      seen_error_ = parsed.error();
+    }
+  }
+  seen_stamp_ = *stamp;
+  return seen();
+}
+
+Result<void> AllowlistFile::record(const std::string& text, const std::string& digest,
+                                   const Result<Allowlist>& parsed) {
+  const auto now = clock_.now();
+  const std::optional<std::string> error =
+      parsed ? std::nullopt : std::optional{base::to_utf8(base::to_string(parsed.error()))};
+  return store_.write([&](store::Tx& tx) -> Result<void> {
+    if (parsed)
+      if (auto done = write_backends(tx, *parsed, now); !done) return done;
+    auto last = tx.query("SELECT digest FROM allowlist_versions ORDER BY id DESC LIMIT 1");
+    if (!last) return tl::unexpected(last.error());
+    if (!last->empty() && last->front().text(0) == digest) return {};
+    auto done = tx.execute(
+        "INSERT INTO allowlist_versions (digest, source, text, error, loaded_at) "
+        "VALUES ($1, $2, $3, $4, $5)",
+        {digest, path_.string(), text, error, now});
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  });
+}
+
+std::shared_ptr<const Allowlist> AllowlistFile::current() const {
+  const std::lock_guard lock{mutex_};
+  return current_;
+}
+
+AllowlistFile::Status AllowlistFile::status() const {
+  const std::lock_guard lock{mutex_};
+  return status_;
+}
+
+}  // namespace crosscheck::relay

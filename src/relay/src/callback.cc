@@ -1,0 +1,437 @@
+#include "crosscheck/relay/callback.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+
+#include "crosscheck/base/log.h"
+#include "crosscheck/relay/answer.h"
+
+namespace crosscheck::relay {
+namespace {
+
+using base::Fault;
+using base::Result;
+using base::Time;
+namespace json = base::json;
+namespace log = base::log;
+
+constexpr std::size_t k_name_limit = 1024;
+constexpr std::size_t k_id_limit = 256;
+constexpr std::int64_t k_max_attempt = 1'000'000;
+
+Result<std::string> checked(std::string_view field, const std::string& text, std::size_t limit) {
+  if (text.empty())
+    return base::fail(Fault::invalid_input, std::string{field} + ": must not be empty");
+  if (text.size() > limit)
+    return base::fail(Fault::invalid_input, std::string{field} + ": longer than " +
+                                                std::to_string(limit) + " bytes");
+  // A NUL would not be stored by every engine, other control characters would forge log lines.
+  return base::to_utf8(text);
+}
+
+Result<std::int64_t> positive(std::string_view field, const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 1 ||
+      number > k_max_attempt)
+    return base::fail(Fault::invalid_input,
+                      std::string{field} + ": expected a whole number from 1, found '" +
+                          base::to_utf8(text, 40) + "'");
+  return number;
+}
+
+// Advisory numbers: nothing when missing or malformed.
+std::optional<std::int64_t> count_of(const json::value& body, std::string_view path) {
+  const auto id = base::optional_id(body, path);
+  if (!id || !*id) return std::nullopt;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars((*id)->data(), (*id)->data() + (*id)->size(), number);
+  if (error != std::errc{} || end != (*id)->data() + (*id)->size() || number < 0) return std::nullopt;
+  return number;
+}
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// The verdict that newer actions add. Kept when every member it has is of its type.
+bool is_triage(const json::value& value) {
+  const auto* object = value.if_object();
+  if (object == nullptr) return false;
+  constexpr std::array<std::string_view, 4> categories{"upstream", "backend", "infra", "flake"};
+  const auto category = base::require_string(value, "category");
+  if (!category || std::ranges::find(categories, *category) == categories.end()) return false;
+  if (const auto* confidence = object->if_contains("confidence");
+      confidence != nullptr && !confidence->is_number() && !confidence->is_string())
+    return false;
+  const auto* summary = object->if_contains("summary");
+  return summary == nullptr || summary->is_string() || summary->is_null();
+}
+
+std::string word_of(const json::object& body) {
+  json::object word;
+  for (const auto& [key, value] : body)
+    if (key != "payload") word[key] = value;
+  auto& workflow = word["workflow"].as_object();
+  for (const std::string_view name : {"url", "artifact_url"})
+    if (const auto* url = workflow.if_contains(name);
+        url != nullptr && !(url->is_string() && is_safe_url(url->as_string())))
+      workflow.erase(name);
+  if (const auto* triage = workflow.if_contains("triage"); triage != nullptr && !is_triage(*triage))
+    workflow.erase("triage");
+  return json::serialize(word);
+}
+
+struct Key {
+  std::string delivery_id;
+  std::string repo_key;
+  std::string run_id;
+  std::int64_t run_attempt = 1;
+  std::string job_name;
+};
+
+Result<std::optional<std::pair<std::int64_t, Job>>> find_job(store::Tx& tx, const Key& key) {
+  auto rows = tx.query(
+      "SELECT id, state, conclusion, concluded_by, completed_first, started_at, completed_at, "
+      "queue_us, execution_us FROM jobs WHERE delivery_id = $1 AND repo_key = $2 AND run_id = $3 "
+      "AND run_attempt = $4 AND job_name = $5",
+      {key.delivery_id, key.repo_key, key.run_id, key.run_attempt, key.job_name});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty()) return std::nullopt;
+  const auto& row = rows->front();
+  const auto duration = [&](std::size_t column) -> std::optional<base::Duration> {
+    if (const auto us = row.optional_integer(column)) return base::Duration{*us};
+    return std::nullopt;
+  };
+  Job job;
+  job.state = parse_job_state(row.text(1)).value_or(JobState::completed);
+  job.conclusion = row.optional_text(2);
+  if (const auto by = row.optional_text(3))
+    job.concluded_by = *by == "relay" ? ConcludedBy::relay : ConcludedBy::downstream;
+  job.completed_first = row.integer(4) != 0;
+  job.started_at = row.optional_time(5);
+  job.completed_at = row.optional_time(6);
+  job.queue = duration(7);
+  job.execution = duration(8);
+  return std::pair{row.integer(0), job};
+}
+
+std::optional<std::int64_t> micros(const std::optional<base::Duration>& duration) {
+  if (!duration) return std::nullopt;
+  return duration->count();
+}
+
+std::optional<std::string> by_name(const std::optional<ConcludedBy>& by) {
+  if (!by) return std::nullopt;
+  return std::string{to_string(*by)};
+}
+
+// What the relay itself knows of the event: from the delivery's record, never from the echo.
+struct Origin {
+  std::optional<std::int64_t> delivery = {};
+  std::string event_type = {};
+  std::optional<std::string> head_sha = {};
+  std::optional<std::int64_t> pr_number = {};
+  std::optional<Time> dispatched_at = {};
+  bool verified = true;
+};
+
+Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const CallbackBody& body) {
+  if (body.is_periodic())
+    return Origin{.event_type = body.event_type, .head_sha = body.delivery_id, .verified = false};
+  auto rows = tx.query(
+      "SELECT d.id, d.event_type, d.head_sha, d.pr_number, o.first_attempt_at FROM deliveries d "
+      "JOIN dispatches o ON o.delivery = d.id WHERE d.delivery_id = $1 AND o.repo_key = $2 "
+      "AND o.first_attempt_at IS NOT NULL",
+      {body.delivery_id, reporter.repo.key()});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty())
+    return base::fail(Fault::invalid_input,
+                      "delivery_id: no dispatch of '" + body.delivery_id + "' to " +
+                          reporter.repo.full_name() + " is on record",
+                      "send back client_payload.delivery_id as it came");
+  const auto& row = rows->front();
+  return Origin{row.integer(0), row.text(1), row.optional_text(2), row.optional_integer(3),
+                row.time(4), true};
+}
+
+Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& reporter,
+                                const Origin& origin, const CallbackBody& body, const Job& job,
+                                Time now) {
+  return tx.execute(
+      "INSERT INTO jobs (delivery, delivery_id, event_type, repo_key, repo, level, device, head_sha, "
+      "pr_number, run_id, run_attempt, job_name, state, conclusion, concluded_by, completed_first, "
+      "first_seen_at, started_at, completed_at, queue_us, execution_us, word_workflow, word_url, "
+      "word_check_run_id, word_body, word_passed, word_failed, word_skipped, word_combination, "
+      "results_digest, commit_verified) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
+      "$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) "
+      "ON CONFLICT (delivery_id, repo_key, run_id, run_attempt, job_name) DO NOTHING",
+      {origin.delivery, key.delivery_id, origin.event_type, key.repo_key, reporter.repo.full_name(),
+       to_string(reporter.level), reporter.device.empty() ? std::nullopt : std::optional{reporter.device},
+       origin.head_sha, origin.pr_number, key.run_id, key.run_attempt, key.job_name,
+       to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_first, now,
+       job.started_at, job.completed_at, micros(job.queue), micros(job.execution), body.workflow,
+       body.url, body.check_run_id, body.word, body.passed, body.failed, body.skipped,
+       body.combination, body.results_digest, origin.verified});
+}
+
+// Changes nothing (0 rows) when the job is no longer as `was`.
+Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& was, const Job& job,
+                                const CallbackBody& body) {
+  return tx.execute(
+      "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
+      "execution_us = $5, word_workflow = $6, word_url = COALESCE($7, word_url), "
+      "word_check_run_id = COALESCE($8, word_check_run_id), word_body = $9, word_passed = $10, "
+      "word_failed = $11, word_skipped = $12, "
+      "word_combination = COALESCE($13, word_combination), "
+      "results_digest = COALESCE($14, results_digest) "
+      "WHERE id = $15 AND state = $16 AND COALESCE(concluded_by, '') = $17",
+      {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
+       micros(job.execution), body.workflow, body.url, body.check_run_id, body.word, body.passed,
+       body.failed, body.skipped, body.combination, body.results_digest, id, to_string(was.state),
+       by_name(was.concluded_by).value_or("")});
+}
+
+net::Response ignored(std::string_view reason) {
+  return answer_json(200, {{"ok", true}, {"status", "ignored"}, {"reason", reason}});
+}
+
+}  // namespace
+
+bool is_safe_url(std::string_view url) {
+  std::size_t begin = 0;
+  const std::string start = base::to_lower_ascii(url.substr(0, 8));
+  if (start.starts_with("https://"))
+    begin = 8;
+  else if (start.starts_with("http://"))
+    begin = 7;
+  else
+    return false;
+  if (url.size() > 2048) return false;
+  if (!std::ranges::all_of(url, [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte > 0x20 && byte != 0x7f && c != '"' && c != '<' && c != '>' && c != '\\';
+      }))
+    return false;
+  const std::string_view rest = url.substr(begin);
+  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  return !authority.empty() && authority.find('@') == std::string_view::npos;
+}
+
+Result<CallbackBody> parse_callback(const json::value& value) {
+  const auto* object = value.if_object();
+  if (object == nullptr) return base::fail(Fault::invalid_input, "body: expected an object");
+  CallbackBody body;
+  auto event_type = base::optional_string(value, "event_type");
+  if (!event_type) return tl::unexpected(event_type.error());
+  body.event_type = base::to_utf8(event_type->value_or(""), k_id_limit);
+
+  auto delivery = base::require_string(value, "delivery_id");
+  if (delivery) delivery = checked("delivery_id", *delivery, k_id_limit);
+  if (!delivery) return tl::unexpected(delivery.error());
+  body.delivery_id = std::move(*delivery);
+
+  const auto* workflow = object->if_contains("workflow");
+  if (workflow == nullptr) return base::fail(Fault::invalid_input, "workflow: missing");
+  if (!workflow->is_object())
+    return base::fail(Fault::invalid_input, "workflow: expected an object");
+
+  const auto status = base::require_string(value, "workflow.status");
+  if (!status) return tl::unexpected(status.error());
+  const auto state = parse_job_state(*status);
+  if (!state)
+    return base::fail(Fault::invalid_input,
+                      "workflow.status: '" + base::to_utf8(*status, 40) + "' is unknown",
+                      "send in_progress or completed");
+  body.status = *state;
+
+  auto run_id = base::require_id(value, "workflow.run_id");
+  if (run_id) run_id = checked("workflow.run_id", *run_id, k_id_limit);
+  if (!run_id) return tl::unexpected(run_id.error());
+  body.run_id = std::move(*run_id);
+
+  const auto attempt = base::optional_id(value, "workflow.run_attempt");
+  if (!attempt) return tl::unexpected(attempt.error());
+  if (*attempt && !(*attempt)->empty()) {
+    const auto number = positive("workflow.run_attempt", **attempt);
+    if (!number) return tl::unexpected(number.error());
+    body.run_attempt = *number;
+  }
+
+  auto name = base::require_string(value, "workflow.name");
+  if (name) name = checked("workflow.name", *name, k_name_limit);
+  if (!name) return tl::unexpected(name.error());
+  body.workflow = std::move(*name);
+
+  auto job = base::optional_id(value, "workflow.job_name");
+  if (!job) return tl::unexpected(job.error());
+  if (*job && !(*job)->empty()) {
+    auto text = checked("workflow.job_name", **job, k_name_limit);
+    if (!text) return tl::unexpected(text.error());
+    body.job_name = std::move(*text);
+  } else {
+    body.job_name = body.workflow;
+  }
+
+  const auto conclusion = base::optional_string(value, "workflow.conclusion");
+  if (!conclusion) return tl::unexpected(conclusion.error());
+  if (body.status == JobState::completed && *conclusion && !(*conclusion)->empty())
+    body.conclusion = base::to_utf8(**conclusion, 64);
+
+  const auto check_run = base::optional_id(value, "workflow.check_run_id");
+  if (!check_run) return tl::unexpected(check_run.error());
+  if (*check_run && !(*check_run)->empty()) body.check_run_id = base::to_utf8(**check_run, k_id_limit);
+
+  // From here on advisory: dropped when malformed.
+  if (const auto* url = base::find(value, "workflow.url");
+      url != nullptr && url->is_string() && is_safe_url(url->as_string()))
+    body.url = std::string{url->as_string()};
+  body.passed = count_of(value, "workflow.test_results.passed");
+  body.failed = count_of(value, "workflow.test_results.failed");
+  body.skipped = count_of(value, "workflow.test_results.skipped");
+  if (const auto* combination = base::find(value, "workflow.crosscheck.combination");
+      combination != nullptr && combination->is_object())
+    body.combination = base::canonical_json(*combination);
+  if (const auto* digest = base::find(value, "workflow.crosscheck.results_digest");
+      digest != nullptr && digest->is_string() && is_sha256(digest->as_string()))
+    body.results_digest = std::string{digest->as_string()};
+  if (const auto* sha = base::find(value, "payload.head_sha"); sha != nullptr && sha->is_string())
+    body.head_sha = std::string{sha->as_string()};
+
+  if (body.is_periodic()) {
+    if (body.status != JobState::completed)
+      return base::fail(Fault::invalid_input,
+                        "workflow.status: a " + body.event_type + " report is sent once, completed");
+    const bool hex = body.delivery_id.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+    if (!hex || body.delivery_id.size() != 40)
+      return base::fail(Fault::invalid_input,
+                        "delivery_id: of a " + body.event_type +
+                            " report must be the tested upstream commit (40 hex digits)");
+    body.delivery_id = base::to_lower_ascii(body.delivery_id);
+    if (body.head_sha && base::to_lower_ascii(*body.head_sha) != body.delivery_id)
+      return base::fail(Fault::invalid_input, "payload.head_sha: is not delivery_id");
+  }
+  body.word = word_of(*object);
+  return body;
+}
+
+Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
+                               const CallbackBody& body, std::int64_t run_attempt, Time now) {
+  const Key key{body.delivery_id, reporter.repo.key(), body.run_id, run_attempt, body.job_name};
+  const Report report{body.status == JobState::completed ? ReportKind::finished : ReportKind::started,
+                      body.conclusion};
+  return store.write_value([&](store::Tx& tx) -> Result<Recorded> {
+    const auto origin = origin_of(tx, reporter, body);
+    if (!origin) return tl::unexpected(origin.error());
+    // A lost race is read again; every loser has moved the job on, and a job moves three times at most.
+    for (int tries = 0; tries < 4; ++tries) {
+      const auto found = find_job(tx, key);
+      if (!found) return tl::unexpected(found.error());
+      const std::optional<Job> was =
+          *found ? std::optional{(*found)->second} : std::nullopt;
+      const auto next =
+          advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
+      if (!next)
+        return base::fail(Fault::conflict,
+                          "workflow.conclusion: '" + body.conclusion.value_or("null") +
+                              "' contradicts the earlier '" + was->conclusion.value_or("null") +
+                              "' of this job",
+                          "a re-run must raise workflow.run_attempt");
+      const bool changes = next->effect == Effect::advanced || next->effect == Effect::replaced;
+      if (!changes) {
+        // A repeat may bring the results that could not be uploaded the first time.
+        if (body.status == JobState::completed && (body.results_digest || body.combination)) {
+          auto filled = tx.execute(
+              "UPDATE jobs SET results_digest = COALESCE(results_digest, $1), "
+              "word_combination = COALESCE(word_combination, $2) WHERE id = $3",
+              {body.results_digest, body.combination, (*found)->first});
+          if (!filled) return tl::unexpected(filled.error());
+        }
+        return Recorded{next->effect, next->job, origin->verified};
+      }
+      const auto changed = *found ? update_job(tx, (*found)->first, *was, next->job, body)
+                                  : insert_job(tx, key, reporter, *origin, body, next->job, now);
+      if (!changed) return tl::unexpected(changed.error());
+      if (*changed == 1) {
+        tx.notify("jobs");
+        return Recorded{next->effect, next->job, origin->verified};
+      }
+    }
+    return base::fail(Fault::busy, "the job is being reported from several places at once");
+  });
+}
+
+tl::expected<Reporter, net::Response> admit(const base::RepoName& repo, const Allowlist& allowlist,
+                                            RateLimiter& limiter, Time now) {
+  const Backend* backend = allowlist.find(repo);
+  if (backend == nullptr) return tl::unexpected(ignored("the repository is not on the allowlist"));
+  if (backend->level == Level::L1)
+    return tl::unexpected(ignored("results are kept from level L2 on"));
+  if (const auto wait = limiter.admit(repo.key(), now)) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*wait).count();
+    auto response = refuse({Fault::rate_limited,
+                            "too many calls from " + repo.full_name() + " in the last minute",
+                            "try again in " + std::to_string(seconds) + " s"},
+                           "callback.refused");
+    response.headers.set("Retry-After", std::to_string(seconds));
+    return tl::unexpected(std::move(response));
+  }
+  return Reporter{backend->repo, backend->level, backend->device};
+}
+
+net::Response CallbackHandler::handle(const net::Request& request) {
+  constexpr std::string_view refused = "callback.refused";
+  if (request.body.size() > k_callback_limit)
+    return refuse({Fault::too_large, "body: larger than 4 MiB"}, refused);
+  // An empty body is looked at after the token: without one it is 401, as it always was.
+  Result<json::value> parsed = base::fail(Fault::invalid_input, "body: empty");
+  if (!request.body.empty()) {
+    parsed = base::parse_json(request.body, "body");
+    if (!parsed) return refuse(parsed.error(), refused);
+  }
+  const auto identity = identify(request, verify_);
+  if (!identity) return refuse(identity.error(), refused);
+  const Time now = clock_.now();
+  const auto allowlist = allowlist_.current();
+  const auto reporter = admit(identity->repo, *allowlist, limiter_, now);
+  if (!reporter) return reporter.error();
+  if (!parsed) return refuse(parsed.error(), refused);
+  const auto body = parse_callback(*parsed);
+  if (!body) return refuse(body.error(), refused);
+
+  const Backend& backend = *allowlist->find(identity->repo);
+  if (body->is_periodic() && !backend.nightly)
+    return ignored("the repository is not listed for nightly");
+  if (identity->run_id && *identity->run_id != body->run_id)
+    return refuse({Fault::forbidden, "workflow.run_id: the token is of another run"}, refused);
+  std::int64_t attempt = body->run_attempt.value_or(1);
+  if (identity->run_attempt) {
+    const auto claimed = positive("run_attempt", *identity->run_attempt);
+    if (!claimed || (body->run_attempt && *body->run_attempt != *claimed))
+      return refuse({Fault::forbidden, "workflow.run_attempt: the token is of another attempt"},
+                    refused);
+    attempt = *claimed;
+  }
+
+  const auto recorded = record_report(store_, *reporter, *body, attempt, now);
+  if (!recorded) return refuse(recorded.error(), refused);
+  log::info("callback", {{"delivery", body->delivery_id},
+                         {"repo", reporter->repo.full_name()},
+                         {"run_id", body->run_id},
+                         {"job", body->job_name},
+                         {"status", to_string(body->status)},
+                         {"effect", to_string(recorded->effect)}});
+  json::object answer{{"ok", true},
+                      {"status", to_string(body->status)},
+                      {"effect", to_string(recorded->effect)}};
+  if (recorded->effect == Effect::duplicate) answer["duplicate"] = true;
+  if (recorded->effect == Effect::replaced) answer["replaced"] = "timed_out";
+  if (recorded->job.completed_first) answer["completed_first"] = true;
+  if (!recorded->verified) answer["commit_verified"] = false;
+  return answer_json(200, answer);
+}
+
+}  // namespace crosscheck::relay

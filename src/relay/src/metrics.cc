@@ -1,0 +1,86 @@
+#include "crosscheck/relay/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "crosscheck/relay/outbox.h"
+
+namespace crosscheck::relay {
+namespace {
+
+using base::Result;
+
+struct Outbox {
+  std::map<std::string, std::int64_t, std::less<>> by_state;
+  std::optional<base::Time> oldest_unsent;
+};
+
+Result<Outbox> read_outbox(store::Store& store) {
+  return store.read_value([](store::Tx& tx) -> Result<Outbox> {
+    Outbox outbox;
+    auto rows = tx.query(
+        "SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
+    if (!rows) return tl::unexpected(rows.error());
+    for (const auto& row : *rows) {
+      outbox.by_state[row.text(0)] = row.integer(1);
+      if (row.text(0) != to_string(DispatchState::pending) &&
+          row.text(0) != to_string(DispatchState::sending))
+        continue;
+      const base::Time oldest = row.time(2);
+      outbox.oldest_unsent = std::min(outbox.oldest_unsent.value_or(oldest), oldest);
+    }
+    return outbox;
+  });
+}
+
+}  // namespace
+
+void Metrics::count(std::string_view kind, int status) {
+  const std::lock_guard lock{mutex_};
+  ++requests_[{std::string{kind}, status}];
+}
+
+Result<std::string> Metrics::text(store::Store& store, base::Time now,
+                                  std::string_view version) const {
+  const auto outbox = read_outbox(store);
+  if (!outbox) return tl::unexpected(outbox.error());
+  std::string out;
+  const auto add = [&out](std::string_view format, const auto&... values) {
+    fmt::vformat_to(std::back_inserter(out), format, fmt::make_format_args(values...));
+  };
+  add("# HELP crosscheck_build_info The running version.\n# TYPE crosscheck_build_info gauge\n"
+      "crosscheck_build_info{{version=\"{}\"}} 1\n",
+      version);
+  add("# HELP crosscheck_requests_total Calls answered, by kind and HTTP status.\n"
+      "# TYPE crosscheck_requests_total counter\n");
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& [key, n] : requests_)
+      add("crosscheck_requests_total{{kind=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
+  }
+  add("# HELP crosscheck_dispatches Dispatches in the store, by state.\n"
+      "# TYPE crosscheck_dispatches gauge\n");
+  using enum DispatchState;
+  const auto count_of = [&](DispatchState state) {
+    const auto found = outbox->by_state.find(to_string(state));
+    return found == outbox->by_state.end() ? std::int64_t{0} : found->second;
+  };
+  for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
+    add("crosscheck_dispatches{{state=\"{}\"}} {}\n", to_string(state), count_of(state));
+  const std::int64_t size = count_of(pending) + count_of(sending);
+  const double age = outbox->oldest_unsent
+                         ? std::max(0.0, std::chrono::duration<double>(now - *outbox->oldest_unsent).count())
+                         : 0.0;
+  add("# HELP crosscheck_outbox_size Dispatches not sent yet.\n"
+      "# TYPE crosscheck_outbox_size gauge\ncrosscheck_outbox_size {}\n",
+      size);
+  add("# HELP crosscheck_outbox_age_seconds Age of the oldest dispatch not sent yet.\n"
+      "# TYPE crosscheck_outbox_age_seconds gauge\ncrosscheck_outbox_age_seconds {:.3f}\n",
+      age);
+  return out;
+}
+
+}  // namespace crosscheck::relay

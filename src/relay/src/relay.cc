@@ -1,0 +1,135 @@
+#include "crosscheck/relay/relay.h"
+
+#include <utility>
+
+#include "crosscheck/base/log.h"
+#include "crosscheck/relay/answer.h"
+
+namespace crosscheck::relay {
+namespace {
+
+namespace json = base::json;
+
+constexpr std::string_view k_results = "/api/v1/results/";
+// A dispatcher that has not gone round for this long is stuck.
+constexpr base::Duration k_stuck_after = std::chrono::seconds{30};
+
+net::Response wrong_method(std::string_view allowed) {
+  auto response = answer_json(405, {{"ok", false},
+                                    {"error", "method_not_allowed"},
+                                    {"detail", "use " + std::string{allowed}}});
+  response.headers.set("Allow", std::string{allowed});
+  return response;
+}
+
+}  // namespace
+
+Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allowlist,
+             DispatchTarget& target, RelayOptions options)
+    : store_{store},
+      clock_{clock},
+      allowlist_{allowlist},
+      options_{std::move(options)},
+      limiter_{options_.rate_limit_per_minute},
+      intake_{store, allowlist, clock, options_.intake},
+      callback_{store, allowlist, clock, options_.verify_token, limiter_},
+      results_{store, allowlist, clock, options_.verify_token, limiter_},
+      dispatcher_{store, clock, target, options_.dispatcher} {}
+
+Relay::~Relay() { stop(base::Duration{0}); }
+
+std::size_t Relay::body_limit(const net::Request& request) {
+  if (request.path == "/github/webhook") return k_webhook_limit;
+  if (request.path == "/github/callback") return k_callback_limit;
+  if (request.path.starts_with(k_results)) return k_results_limit;
+  return std::size_t{1} << 20;
+}
+
+std::optional<net::Response> Relay::handle(const net::Request& request) {
+  const auto& path = request.path;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (path == "/github/webhook") {
+    if (request.method != "POST") return wrong_method("POST");
+    auto response = intake_.handle(request);
+    metrics_.count("webhook", response.status);
+    return response;
+  }
+  if (path == "/github/callback") {
+    if (request.method != "POST") return wrong_method("POST");
+    auto response = callback_.handle(request);
+    metrics_.count("callback", response.status);
+    return response;
+  }
+  if (path.starts_with(k_results)) {
+    if (request.method != "PUT") return wrong_method("PUT");
+    auto response = results_.handle(request, std::string_view{path}.substr(k_results.size()));
+    metrics_.count("results", response.status);
+    return response;
+  }
+  if (path == "/healthz") return reads ? answer_json(200, {{"ok", true}}) : wrong_method("GET");
+  if (path == "/readyz") return reads ? ready() : wrong_method("GET");
+  if (path == "/metrics") return reads ? metrics() : wrong_method("GET");
+  return std::nullopt;
+}
+
+net::Response Relay::ready() {
+  json::array reasons;
+  // Changes no row, but fails where a row could not be changed.
+  const auto writable = store_.write([](store::Tx& tx) -> base::Result<void> {
+    auto done = tx.execute("UPDATE backends SET listed = listed WHERE repo_key = ''");
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  });
+  if (!writable) reasons.emplace_back("store: " + writable.error().message);
+  const auto list = allowlist_.status();
+  if (!list.loaded) reasons.emplace_back("allowlist: not loaded");
+  const auto dispatcher = dispatcher_.health();
+  if (!dispatcher.running)
+    reasons.emplace_back("dispatcher: not running");
+  else if (!dispatcher.error.empty())
+    reasons.emplace_back("dispatcher: " + dispatcher.error);
+  else if (dispatcher.last_step && clock_.now() - *dispatcher.last_step > k_stuck_after)
+    reasons.emplace_back("dispatcher: stuck since " + base::to_rfc3339(*dispatcher.last_step));
+  json::object body{{"ready", reasons.empty()}, {"reasons", std::move(reasons)}};
+  json::object allowlist{{"digest", list.digest}};
+  if (list.loaded) allowlist["loaded_at"] = base::to_rfc3339(list.loaded_at);
+  // The last good version serves on, so a broken one does not make the relay unready.
+  if (!list.error.empty()) allowlist["error"] = list.error;
+  body["allowlist"] = std::move(allowlist);
+  body["sending"] = dispatcher_.in_flight();
+  const bool ok = body["ready"].as_bool();
+  return answer_json(ok ? 200 : 503, body);
+}
+
+net::Response Relay::metrics() {
+  const auto text = metrics_.text(store_, clock_.now(), options_.version);
+  if (!text) return refuse(text.error(), "metrics");
+  auto response = net::Response::text(200, *text);
+  response.headers.set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+  return response;
+}
+
+void Relay::start() {
+  dispatcher_.start();
+  allowlist_poll_ = std::thread{[this] {
+    std::unique_lock lock{mutex_};
+    while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
+      lock.unlock();
+      // A refusal is kept in the allowlist's status and was logged there.
+      static_cast<void>(allowlist_.poll());
+      lock.lock();
+    }
+  }};
+}
+
+void Relay::stop(base::Duration grace) {
+  {
+    const std::lock_guard lock{mutex_};
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (allowlist_poll_.joinable()) allowlist_poll_.join();
+  dispatcher_.stop(grace);
+}
+
+}  // namespace crosscheck::relay
