@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crosscheck/base/time.h"
+#include "crosscheck/runner/inventory.h"
+
+// Which tests are run, and in which pieces. Pure and deterministic.
+namespace crosscheck::runner {
+
+struct Selection {
+  bool quick = false;                 // only the suite's quick set
+  std::vector<std::string> patterns;  // part of a node id, or /regular expression/; any may match
+  // Exactly these node ids; every one must exist.
+  std::optional<std::vector<std::string>> node_ids;
+
+  [[nodiscard]] std::string describe() const;  // "quick set, matching 'add'"
+};
+
+// Indices into `tests`, in their order. Selecting nothing is `invalid_input` and says why; so is a
+// node id that is not there.
+[[nodiscard]] base::Result<std::vector<std::size_t>> select(const std::vector<Test>& tests,
+                                                            const Selection& selection);
+
+// Tests of one file that one process runs, in order.
+struct Chunk {
+  std::string file;
+  std::vector<std::size_t> tests;  // indices into the inventory's tests
+  base::Duration expected{0};      // without start-up
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+using KnownTimes = std::map<base::TestId, base::Duration>;
+
+struct PlanOptions {
+  std::size_t workers = 1;
+  base::Duration start_cost = std::chrono::seconds{6};  // importing torch and a file, collecting it
+  base::Duration unknown_test = std::chrono::milliseconds{50};  // expected of a test never timed
+};
+
+// Longest expected first. A file is split where a worker would otherwise be alone with it and each
+// part is worth at least twice its start-up.
+[[nodiscard]] std::vector<Chunk> plan(const std::vector<Test>& tests,
+                                      const std::vector<std::size_t>& selected,
+                                      const KnownTimes& times, const PlanOptions& options);
+
+}  // namespace crosscheck::runner

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crosscheck/base/result.h"
+#include "crosscheck/base/time.h"
+#include "crosscheck/runner/inventory.h"
+
+namespace crosscheck::runner {
+
+// A device as the probe is told of it: `cpu`, or a PrivateUse1 backend's name, the Python module
+// that registers it and the folder that module lies in.
+struct Device {
+  std::string name = "cpu";
+  std::string module;
+  std::string path;
+};
+
+// How to start the probe.
+struct ProbeSetup {
+  std::string python;      // interpreter whose torch is tested
+  std::string probe_path;  // folder that holds the package crosscheck_probe
+  Device device;
+  Suite suite;
+  std::vector<std::pair<std::string, std::string>> environment;  // set for the process
+};
+
+struct CallOptions {
+  base::Duration limit = std::chrono::minutes{20};
+  int interrupt_fd = -1;  // readable: stop; `unavailable`
+  std::function<void(std::size_t tests)> on_progress;
+};
+
+// Both start one process and wait for it. An interpreter, torch or another module that is missing
+// is an `environment` fault that names it and the command that installs it.
+[[nodiscard]] base::Result<Environment> read_environment(const ProbeSetup& setup,
+                                                         const CallOptions& options);
+[[nodiscard]] base::Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options);
+
+// Where things lie, when nothing is said.
+struct Surroundings {
+  std::optional<std::string> crosscheck_python;  // $CROSSCHECK_PYTHON
+  std::optional<std::string> crosscheck_probe;   // $CROSSCHECK_PROBE
+  std::string working_directory;
+  std::string program;  // absolute path of the running program
+};
+[[nodiscard]] Surroundings current_surroundings();
+// $CROSSCHECK_PYTHON, else .venv/bin/python in the working directory or the source tree, else
+// python3.
+[[nodiscard]] std::string default_python(const Surroundings& surroundings);
+// $CROSSCHECK_PROBE, else the source tree's or the installed one.
+[[nodiscard]] base::Result<std::string> default_probe_path(const Surroundings& surroundings);
+// `refdev` brings its module and path; other names stand for themselves: with no module, a device
+// that torch itself knows.
+[[nodiscard]] base::Result<Device> resolve_device(const std::string& name,
+                                                  const std::string& module,
+                                                  const std::string& path,
+                                                  const Surroundings& surroundings);
+
+}  // namespace crosscheck::runner

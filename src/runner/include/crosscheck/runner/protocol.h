@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "crosscheck/base/result.h"
+#include "crosscheck/runner/inventory.h"
+
+// The lines that the probe writes (docs/probe-protocol.md).
+namespace crosscheck::runner {
+
+// What is imported next.
+struct Collecting {
+  std::string file;
+};
+struct Ready {
+  std::int64_t collected = 0;
+};
+struct Missing {
+  std::string node_id;
+};
+struct Start {
+  std::string node_id;
+};
+
+// pytest's own verdict.
+enum class Reported : std::uint8_t { passed, failed, skipped, xfailed, xpassed, error };
+
+struct Finish {
+  std::string node_id;
+  Reported outcome = Reported::passed;
+  std::string phase;  // setup, call or teardown
+  std::string type;   // the exception's qualified name
+  std::string message;
+  std::string traceback;
+  base::Duration duration{0};
+};
+struct End {};
+// The probe itself cannot go on.
+struct ProbeFailure {
+  std::string event;  // environment_error, request_error or internal_error
+  std::string what;   // of environment_error: torch, torch.testing, pytest or device
+  std::string type;
+  std::string message;
+};
+// An `ev` of a newer probe.
+struct Unknown {
+  std::string name;
+};
+
+using Event = std::variant<Environment, Test, CollectError, CollectSkip, Collecting, Ready, Missing,
+                           Start, Finish, End, ProbeFailure, Unknown>;
+
+// A known field that is missing or of another type is `invalid_input`, as is what is not an object
+// with an "ev": the message shows the beginning of the line. Unknown fields are ignored.
+[[nodiscard]] base::Result<Event> parse_event(std::string_view line);
+
+}  // namespace crosscheck::runner

@@ -1,0 +1,312 @@
+#include "crosscheck/runner/probe.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "crosscheck/runner/protocol.h"
+#include "reaper.h"
+#include "text.h"
+#include "worker.h"
+
+namespace crosscheck::runner {
+namespace {
+
+namespace fs = std::filesystem;
+using base::fail;
+using base::Fault;
+using base::Result;
+namespace json = base::json;
+
+// The version that the probe's requirements pin; what to install where torch is missing.
+constexpr const char* k_torch_requirement = "torch==2.13.0";
+
+std::string last_lines(const std::string& text, std::size_t count) {
+  std::vector<std::string_view> lines;
+  for_each_line(text, [&](std::string_view line) {
+    if (!line.empty()) lines.push_back(line);
+  });
+  std::string out;
+  for (std::size_t i = lines.size() - std::min(count, lines.size()); i < lines.size(); ++i) {
+    out += (out.empty() ? "" : "\n  ") + std::string{lines[i]};
+  }
+  return base::to_utf8(out, 4096);
+}
+
+std::string install(const ProbeSetup& setup, const std::string& what) {
+  return "scripts/setup installs what is needed into .venv; or: " + setup.python +
+         " -m pip install " + what;
+}
+
+// The remedy for a module that Python says is missing.
+std::string remedy_for(const ProbeSetup& setup, std::string_view text) {
+  constexpr std::string_view k_mark = "No module named '";
+  std::string module;
+  if (const auto at = text.find(k_mark); at != std::string_view::npos) {
+    const auto rest = text.substr(at + k_mark.size());
+    module = rest.substr(0, rest.find_first_of("'."));
+  } else if (text.find("No module named crosscheck_probe") != std::string_view::npos) {
+    module = "crosscheck_probe";
+  }
+  if (module.empty()) return {};
+  if (module == "crosscheck_probe") {
+    return "set CROSSCHECK_PROBE to the folder that holds crosscheck_probe (probe/src of "
+           "crosscheck)";
+  }
+  if (module == setup.device.module) {
+    return "install the backend, or give the folder that holds its module with --device-path";
+  }
+  return install(setup, module == "torch" ? k_torch_requirement : module);
+}
+
+base::Error cannot_start(const ProbeSetup& setup, const std::string& why, const Ended& ended) {
+  std::string text = "the probe does not run under " + setup.python + ": ";
+  text += why.empty() ? base::to_string(ended.status) : why;
+  const auto said = last_lines(ended.err, 8);
+  // The probe repeats its message on standard error.
+  if (why.empty() && !said.empty()) text += "; it wrote:\n  " + said;
+  if (ended.err.find("unknown option -P") != std::string::npos ||
+      ended.err.find("Unknown option: -P") != std::string::npos) {
+    return {Fault::environment, text, "Python 3.11 or newer is needed: give one with --python"};
+  }
+  return {Fault::environment, text, remedy_for(setup, why.empty() ? ended.err : why)};
+}
+
+struct Outcome {
+  Ended ended;
+  std::optional<ProbeFailure> failure;
+  bool complete = false;  // `end` was seen
+};
+
+// Runs one process to its end and hands every event to `take`.
+template <class F>
+Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json::object& request,
+                     const CallOptions& options, F take) {
+  auto reaper = Reaper::start();
+  if (!reaper) return tl::unexpected(reaper.error());
+  auto worker = Worker::start(setup, verb, request);
+  if (!worker) {
+    auto error = worker.error();
+    error.remedy =
+        "install Python 3.11 or newer with torch (scripts/setup does), or give another "
+        "interpreter with --python or CROSSCHECK_PYTHON";
+    return tl::unexpected(std::move(error));
+  }
+  reaper->remember(worker->pid());
+  const auto give_up = std::chrono::steady_clock::now() + options.limit;
+  Outcome outcome;
+  std::optional<base::Error> broken;
+  const auto read = [&](const std::vector<std::string>& lines) {
+    for (const auto& line : lines) {
+      if (broken) return;
+      auto event = parse_event(line);
+      if (!event) {
+        broken = event.error();
+        broken->fault = Fault::environment;
+        broken->message = "the probe under " + setup.python + " wrote what is " + broken->message;
+        worker->signal(SIGKILL);
+      } else if (auto* failure = std::get_if<ProbeFailure>(&*event)) {
+        outcome.failure = std::move(*failure);
+      } else if (std::holds_alternative<End>(*event)) {
+        outcome.complete = true;
+      } else {
+        take(std::move(*event));
+      }
+    }
+  };
+  while (true) {
+    std::vector<pollfd> descriptors;
+    worker->watch(descriptors);
+    if (options.interrupt_fd >= 0) descriptors.push_back({options.interrupt_fd, POLLIN, 0});
+    ::poll(descriptors.data(), descriptors.size(), 50);
+    read(worker->read());
+    std::vector<std::string> last;
+    if (auto ended = worker->ended(last)) {
+      read(last);
+      reaper->forget(worker->pid());
+      if (broken) return tl::unexpected(std::move(*broken));
+      outcome.ended = std::move(*ended);
+      return outcome;
+    }
+    if (take_interrupt(options.interrupt_fd)) return fail(Fault::unavailable, "interrupted");
+    if (std::chrono::steady_clock::now() >= give_up) {
+      return fail(Fault::environment, "the probe under " + setup.python + " did not end within " +
+                                          base::to_human(options.limit));
+    }
+  }
+}
+
+base::Error failure_of(const ProbeSetup& setup, const Outcome& outcome) {
+  std::string why;
+  if (outcome.failure) {
+    why = outcome.failure->message.empty() ? outcome.failure->type : outcome.failure->message;
+  }
+  return cannot_start(setup, why, outcome.ended);
+}
+
+// What the bundled suite holds, so that collection can go on behind a file that kills its process.
+std::vector<std::string> bundled_files(const ProbeSetup& setup) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry :
+       fs::directory_iterator{fs::path{setup.probe_path} / "crosscheck_probe" / "suite", error}) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("test_") && name.ends_with(".py")) files.push_back(name);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::optional<fs::path> source_tree(const Surroundings& surroundings) {
+  // build/<preset>/bin/crosscheck
+  const auto root = fs::path{surroundings.program}.parent_path() / ".." / ".." / "..";
+  std::error_code error;
+  if (!fs::is_directory(root / "probe" / "src" / "crosscheck_probe", error)) return {};
+  return fs::weakly_canonical(root, error);
+}
+
+fs::path installed_share(const Surroundings& surroundings) {
+  return (fs::path{surroundings.program}.parent_path() / ".." / "share" / "crosscheck")
+      .lexically_normal();
+}
+
+}  // namespace
+
+Result<Environment> read_environment(const ProbeSetup& setup, const CallOptions& options) {
+  std::optional<Environment> environment;
+  const json::object request{{"suite", to_json(setup.suite)}, {"device", to_json(setup.device)}};
+  auto outcome = call(setup, "environment", request, options, [&](Event event) {
+    if (auto* found = std::get_if<Environment>(&event)) environment = std::move(*found);
+  });
+  if (!outcome) return tl::unexpected(outcome.error());
+  if (!environment || outcome->failure || !outcome->ended.status.ok()) {
+    return tl::unexpected(failure_of(setup, *outcome));
+  }
+  return std::move(*environment);
+}
+
+Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
+  Inventory inventory;
+  inventory.suite = setup.suite;
+  inventory.device = setup.device.name;
+  auto files = setup.suite.files;
+  if (files.empty() && setup.suite.name == "bundled") files = bundled_files(setup);
+  bool described = false;
+  while (true) {
+    Suite suite = setup.suite;
+    suite.files = files;
+    std::string current;
+    const json::object request{{"suite", to_json(suite)}, {"device", to_json(setup.device)}};
+    auto outcome = call(setup, "collect", request, options, [&](Event event) {
+      if (auto* test = std::get_if<Test>(&event)) {
+        inventory.tests.push_back(std::move(*test));
+      } else if (auto* error = std::get_if<CollectError>(&event)) {
+        inventory.errors.push_back(std::move(*error));
+      } else if (auto* skip = std::get_if<CollectSkip>(&event)) {
+        inventory.skips.push_back(std::move(*skip));
+      } else if (auto* collecting = std::get_if<Collecting>(&event)) {
+        current = std::move(collecting->file);
+      } else if (auto* environment = std::get_if<Environment>(&event)) {
+        inventory.environment = std::move(*environment);
+        described = true;
+      }
+      if (options.on_progress) options.on_progress(inventory.tests.size());
+    });
+    if (!outcome) return tl::unexpected(outcome.error());
+    if (described && outcome->complete) break;
+    const auto at = std::find(files.begin(), files.end(), current);
+    if (!described || outcome->failure || at == files.end()) {
+      return tl::unexpected(failure_of(setup, *outcome));
+    }
+    // A file whose import kills the process costs itself, not the others.
+    std::erase_if(inventory.tests, [&](const Test& test) { return test.id.file == current; });
+    inventory.errors.push_back({current, "",
+                                "its process died: " + base::to_string(outcome->ended.status),
+                                base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});
+    files.erase(files.begin(), at + 1);
+    if (files.empty()) break;
+  }
+  if (auto ordered = put_in_order(inventory); !ordered) return tl::unexpected(ordered.error());
+  return inventory;
+}
+
+Surroundings current_surroundings() {
+  Surroundings surroundings;
+  const auto variable = [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == 0) return {};
+    return value;
+  };
+  surroundings.crosscheck_python = variable("CROSSCHECK_PYTHON");
+  surroundings.crosscheck_probe = variable("CROSSCHECK_PROBE");
+  std::error_code error;
+  surroundings.working_directory = fs::current_path(error).string();
+  surroundings.program = fs::read_symlink("/proc/self/exe", error).string();
+  return surroundings;
+}
+
+std::string default_python(const Surroundings& surroundings) {
+  if (surroundings.crosscheck_python) return *surroundings.crosscheck_python;
+  std::vector<fs::path> roots{surroundings.working_directory};
+  if (const auto tree = source_tree(surroundings)) roots.push_back(*tree);
+  for (const auto& root : roots) {
+    const auto python = root / ".venv" / "bin" / "python";
+    if (::access(python.c_str(), X_OK) == 0) return python.string();
+  }
+  return "python3";
+}
+
+Result<std::string> default_probe_path(const Surroundings& surroundings) {
+  std::vector<fs::path> candidates;
+  if (surroundings.crosscheck_probe) {
+    candidates = {*surroundings.crosscheck_probe};
+  } else {
+    if (const auto tree = source_tree(surroundings)) candidates.push_back(*tree / "probe" / "src");
+    candidates.push_back(installed_share(surroundings) / "probe");
+  }
+  std::error_code error;
+  for (const auto& candidate : candidates) {
+    if (fs::is_directory(candidate / "crosscheck_probe", error)) {
+      return fs::absolute(candidate, error).string();
+    }
+  }
+  return fail(Fault::environment,
+              "the probe is not there: no folder crosscheck_probe in " + candidates.back().string(),
+              "set CROSSCHECK_PROBE to the folder that holds crosscheck_probe");
+}
+
+Result<Device> resolve_device(const std::string& name, const std::string& module,
+                              const std::string& path, const Surroundings& surroundings) {
+  Device device{name, module, path};
+  if (!path.empty()) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      return fail(Fault::usage, "--device-path: " + path + " is no folder");
+    }
+    device.path = fs::absolute(path, error).string();
+  }
+  if (name != "refdev" || !module.empty()) return device;
+  device.module = "refdev";
+  if (device.path.empty()) {
+    std::vector<fs::path> candidates;
+    if (const auto tree = source_tree(surroundings)) {
+      candidates.push_back(*tree / "examples" / "reference_device" / "python");
+    }
+    candidates.push_back(installed_share(surroundings) / "reference_device" / "python");
+    std::error_code error;
+    for (const auto& candidate : candidates) {
+      if (fs::is_directory(candidate, error)) {
+        device.path = candidate.string();
+        break;
+      }
+    }
+  }
+  return device;
+}
+
+}  // namespace crosscheck::runner

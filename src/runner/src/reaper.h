@@ -1,0 +1,29 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include "crosscheck/base/process.h"
+#include "crosscheck/base/result.h"
+
+namespace crosscheck::runner {
+
+// A small process that outlives this one just long enough to kill the process groups it was told
+// of: when this program is killed, workers die with it, but not what their tests started.
+class Reaper {
+ public:
+  [[nodiscard]] static base::Result<Reaper> start();
+
+  // The group that `leader` leads.
+  void remember(pid_t leader) { tell('+', leader); }
+  void forget(pid_t leader) { tell('-', leader); }
+
+ private:
+  Reaper(base::Process process, base::Fd input)
+      : process_{std::move(process)}, input_{std::move(input)} {}
+  void tell(char what, pid_t leader);
+
+  base::Process process_;
+  base::Fd input_;  // closed first: its end is the signal to act
+};
+
+}  // namespace crosscheck::runner

@@ -1,0 +1,308 @@
+#include "crosscheck/runner/run.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "crosscheck/base/digest.h"
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/gzip.h"
+#include "crosscheck/store/run_store.h"
+
+namespace crosscheck::runner {
+namespace {
+
+namespace fs = std::filesystem;
+using base::fail;
+using base::Fault;
+using base::Result;
+
+constexpr std::size_t k_batch = 500;
+constexpr std::chrono::seconds k_batch_age{2};
+constexpr std::chrono::seconds k_plain_every{15};
+constexpr std::chrono::milliseconds k_drawn_every{200};
+
+// What people see while it runs, on standard error.
+class Display {
+ public:
+  explicit Display(RunRequest::Show show)
+      : show_{show}, began_{std::chrono::steady_clock::now()}, last_{began_} {}
+
+  void progress(const Progress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto elapsed = std::chrono::duration_cast<base::Duration>(now - began_);
+    switch (show_) {
+      case RunRequest::Show::drawn:
+        if (now - last_ < k_drawn_every) return;
+        std::fprintf(stderr, "\r\x1b[2K%s", progress_line(progress, elapsed, width() - 1).c_str());
+        std::fflush(stderr);
+        drawn_ = true;
+        break;
+      case RunRequest::Show::plain:
+        if (now - last_ < k_plain_every) return;
+        std::fprintf(stderr, "%s\n", progress_line(progress, elapsed, 200).c_str());
+        break;
+      case RunRequest::Show::quiet:
+        return;
+    }
+    last_ = now;
+  }
+
+  void line(const std::string& text) {
+    clear();
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+
+  void clear() {
+    if (!std::exchange(drawn_, false)) return;
+    std::fprintf(stderr, "\r\x1b[2K");
+    std::fflush(stderr);
+  }
+
+ private:
+  static std::size_t width() {
+    winsize size{};
+    if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20) return size.ws_col;
+    return 80;
+  }
+
+  RunRequest::Show show_;
+  std::chrono::steady_clock::time_point began_;
+  std::chrono::steady_clock::time_point last_;
+  bool drawn_ = false;
+};
+
+// Brings results into the store while the run goes on. A store that refuses for a while (locked,
+// full) costs nothing: what is pending is tried again with the next batch, and last at the end.
+class Recorder {
+ public:
+  explicit Recorder(store::Store* store) : store_{store} {}
+
+  Result<void> begin(const base::RunHeader& header) {
+    if (store_ == nullptr) return {};
+    auto id = store_->write_value([&](store::Tx& tx) { return store::begin_run(tx, header); });
+    if (!id) return tl::unexpected(id.error());
+    run_ = *id;
+    return {};
+  }
+
+  void add(const std::vector<base::TestResult>& results) {
+    if (store_ == nullptr) return;
+    pending_.insert(pending_.end(), results.begin(), results.end());
+    const auto now = std::chrono::steady_clock::now();
+    if (pending_.size() < k_batch && now - written_ < k_batch_age) return;
+    written_ = now;
+    [[maybe_unused]] const auto later = flush();
+  }
+
+  Result<void> finish(base::Time at) {
+    if (store_ == nullptr) return {};
+    if (auto flushed = flush(); !flushed) return flushed;
+    return store_->write([&](store::Tx& tx) { return store::finish_run(tx, run_, at); });
+  }
+
+ private:
+  Result<void> flush() {
+    if (pending_.empty()) return {};
+    auto written =
+        store_->write([&](store::Tx& tx) { return store::add_results(tx, run_, pending_); });
+    if (written) pending_.clear();
+    return written;
+  }
+
+  store::Store* store_;
+  std::int64_t run_ = 0;
+  std::vector<base::TestResult> pending_;
+  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
+};
+
+// How long tests took in the latest runs on this device.
+Result<KnownTimes> known_times(store::Store& store, const base::Combination& combination) {
+  return store.read_value([&](store::Tx& tx) -> Result<KnownTimes> {
+    auto rows = tx.query(
+        "SELECT t.file, t.class_name, t.method, t.variant, MAX(r.duration_us) "
+        "FROM test_results r JOIN tests t ON t.id = r.test "
+        "WHERE r.run IN (SELECT runs.id FROM runs JOIN combinations c ON c.digest = "
+        "runs.combination "
+        "WHERE c.backend = $1 AND c.device = $2 ORDER BY runs.started_at DESC LIMIT 3) "
+        "AND r.outcome NOT IN ('not_run', 'environment_error', 'harness_error') "
+        "GROUP BY t.file, t.class_name, t.method, t.variant",
+        {combination.backend, combination.device});
+    if (!rows) return tl::unexpected(rows.error());
+    KnownTimes times;
+    for (const auto& row : *rows) {
+      times.emplace(base::TestId{row.text(0), row.text(1), row.text(2), row.text(3)},
+                    base::Duration{row.integer(4)});
+    }
+    return times;
+  });
+}
+
+// Before hours of tests, not after them.
+Result<void> check_writable(const std::string& file, const char* option) {
+  if (file.empty()) return {};
+  auto folder = fs::path{file}.parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code error;
+  if (fs::is_directory(file, error)) {
+    return fail(Fault::usage, std::string{option} + ": " + file + " is a folder");
+  }
+  if (!fs::is_directory(folder, error)) {
+    return fail(Fault::environment,
+                std::string{option} + ": the folder " + folder.string() + " does not exist",
+                "make it: mkdir -p " + folder.string());
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return fail(Fault::read_only,
+                std::string{option} + ": the folder " + folder.string() + " may not be written");
+  }
+  return {};
+}
+
+// The first error; the others have been tried all the same.
+class Errors {
+ public:
+  void keep(Result<void> result) {
+    if (!result && !first_) first_ = std::move(result.error());
+  }
+  [[nodiscard]] const std::optional<base::Error>& first() const { return first_; }
+
+ private:
+  std::optional<base::Error> first_;
+};
+
+std::string memory_available_kib() {
+  std::ifstream file{"/proc/meminfo"};
+  std::string name, value, unit;
+  while (file >> name >> value) {
+    if (name == "MemAvailable:") return value;
+    std::getline(file, unit);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool RunReport::ok() const {
+  const auto counts = results.counts();
+  return !interrupted && counts.failures() == 0 && counts.faults() == 0;
+}
+
+std::size_t default_workers() {
+  // A process that imported torch and a large test file needs up to 1 GB.
+  constexpr std::size_t k_kib_each = std::size_t{1} << 20;
+  constexpr std::size_t k_most = 4;
+  std::size_t workers = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, k_most);
+  std::size_t available = 0;
+  for (const char c : memory_available_kib())
+    available = available * 10 + static_cast<std::size_t>(c - '0');
+  if (available > 0) workers = std::min(workers, std::max<std::size_t>(available / k_kib_each, 1));
+  return workers;
+}
+
+base::Combination combination_of(const RunRequest& request) {
+  const auto& environment = request.environment;
+  base::Combination combination;
+  combination.backend = request.backend.empty() ? request.setup.device.name : request.backend;
+  combination.backend_revision =
+      request.backend_revision.empty() ? "unknown" : request.backend_revision;
+  combination.core_revision = environment.torch;
+  if (!environment.torch_git.empty()) {
+    combination.core_revision += " (" + environment.torch_git + ")";
+  }
+  combination.suite_revision = environment.suite;
+  const auto& device = environment.device;
+  combination.device = device.type;
+  if (!device.name.empty() && device.name != device.type) combination.device += ": " + device.name;
+  combination.environment_digest = environment_digest(environment);
+  return combination;
+}
+
+Result<RunReport> run(const RunRequest& request) {
+  const base::SystemClock clock;
+  const auto& tests = request.inventory.tests;
+  if (auto same = check_same_subject(request.inventory, request.environment); !same) {
+    return tl::unexpected(same.error());
+  }
+  const auto selected = select(tests, request.selection);
+  if (!selected) return tl::unexpected(selected.error());
+  for (const auto& [file, option] :
+       {std::pair{request.junit_file, "--junit"}, std::pair{request.results_file, "--results"}}) {
+    if (auto writable = check_writable(file, option); !writable) {
+      return tl::unexpected(writable.error());
+    }
+  }
+
+  RunReport report;
+  auto& header = report.results.header;
+  header.run_id = base::random_hex(16);
+  header.combination = combination_of(request);
+  header.command = request.command;
+  header.selection = request.inventory.suite.name + " suite, " + request.selection.describe();
+  header.started_at = clock.now();
+  for (const auto& [name, value] : request.environment.facts) {
+    header.environment.emplace_back(name, value);
+  }
+  Recorder recorder{request.store};
+  if (auto begun = recorder.begin(header); !begun) return tl::unexpected(begun.error());
+
+  KnownTimes times;
+  if (request.store != nullptr) {
+    auto known = known_times(*request.store, header.combination);
+    if (!known) return tl::unexpected(known.error());
+    times = std::move(*known);
+  }
+  PlanOptions options;
+  options.workers = request.workers > 0 ? request.workers : default_workers();
+  auto chunks = plan(tests, *selected, times, options);
+
+  Display display{request.show};
+  ExecuteOptions execution;
+  execution.workers = options.workers;
+  execution.limits = request.limits;
+  execution.interrupt_fd = request.interrupt_fd;
+  execution.on_results = [&](std::vector<base::TestResult> results) {
+    for (const auto& result : results) {
+      if (base::is_failure(result.outcome) || base::is_fault(result.outcome)) {
+        display.line(failure_line(result));
+      }
+    }
+    recorder.add(results);
+    auto& all = report.results.results;
+    all.insert(all.end(), std::make_move_iterator(results.begin()),
+               std::make_move_iterator(results.end()));
+  };
+  execution.on_progress = [&](const Progress& progress) { display.progress(progress); };
+  execution.on_note = [&](const std::string& note) { display.line("note: " + note); };
+  const auto interrupted = execute(request.setup, tests, std::move(chunks), execution);
+  display.clear();
+  if (!interrupted) return tl::unexpected(interrupted.error());
+  report.interrupted = *interrupted;
+  header.finished_at = clock.now();
+
+  Errors errors;
+  if (!request.results_file.empty()) {
+    auto text = base::to_json_lines(report.results);
+    if (request.results_file.ends_with(".gz")) text = base::gzip(text);
+    errors.keep(base::write_file_atomically(request.results_file, text));
+  }
+  if (!request.junit_file.empty()) {
+    errors.keep(base::write_file_atomically(request.junit_file, to_junit(report.results)));
+  }
+  if (auto recorded = recorder.finish(header.finished_at); !recorded) {
+    auto error = recorded.error();
+    error.message = "the results could not be brought into the store " + request.store_name + ": " +
+                    error.message;
+    errors.keep(tl::unexpected(std::move(error)));
+  }
+  if (errors.first()) return tl::unexpected(*errors.first());
+  return report;
+}
+
+}  // namespace crosscheck::runner
