@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/time.h"
+#include "crosscheck/github/jwt.h"
+#include "crosscheck/net/client.h"
+
+namespace crosscheck::github {
+
+// What came of one dispatch.
+struct DispatchAnswer {
+  enum class Kind : std::uint8_t {
+    sent,         // GitHub has it (204)
+    rejected,     // refused, and would be again: a person must act
+    retry_later,  // not taken, may be tried again
+    uncertain,    // may or may not have been taken: no answer after it was sent, or a 5xx
+  };
+  Kind kind = Kind::sent;
+  std::string reason = {};                    // why not; holds no secret
+  std::optional<base::Time> not_before = {};  // when GitHub said so
+};
+
+// Which call an answer is to: what it means depends on it.
+enum class AppCall : std::uint8_t { installation, access_token, dispatch };
+// What `response` means for the dispatch as a whole, when it is not the call's success (200, 201,
+// 204).
+[[nodiscard]] DispatchAnswer judge(AppCall call, const net::Response& response, base::Time now);
+// The same for no answer.
+[[nodiscard]] DispatchAnswer judge(AppCall call, const net::ClientError& error);
+
+// A GitHub App that sends repository_dispatch events. Installation ids and their tokens are kept in
+// memory, a token until a minute before it expires. Thread-safe.
+class App {
+ public:
+  struct Options {
+    std::string app_id;
+    std::string api_url = "https://api.github.com";  // GitHub Enterprise: https://HOST/api/v3
+    std::chrono::milliseconds timeout{10'000};       // each call
+  };
+  // `client` and `clock` outlive every call in progress.
+  App(Options options, SigningKey key, net::Client& client, const base::Clock& clock);
+  ~App();
+  App(const App&) = delete;
+  App& operator=(const App&) = delete;
+
+  // POST /repos/{owner}/{repo}/dispatches, with the calls that authorise it. `client_payload` is
+  // the text of a JSON object. `done` is called exactly once, on the client's thread: it must not
+  // block.
+  void dispatch(const base::RepoName& repo, std::string_view event_type,
+                std::string_view client_payload, std::function<void(DispatchAnswer)> done);
+
+ private:
+  class Session;
+  struct State;
+  std::shared_ptr<State> state_;  // shared with calls in progress
+};
+
+}  // namespace crosscheck::github
