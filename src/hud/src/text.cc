@@ -1,0 +1,151 @@
+#include "text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "crosscheck/base/json.h"
+#include "crosscheck/base/repo_name.h"
+#include "crosscheck/net/http.h"
+
+namespace crosscheck::hud {
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 8);
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string short_sha(std::string_view sha) { return std::string{sha.substr(0, 10)}; }
+
+std::string first_line(std::string_view text, std::size_t limit) {
+  const auto start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos) return {};
+  text.remove_prefix(start);
+  return base::to_utf8(text.substr(0, text.find_first_of("\r\n")), limit);
+}
+
+std::optional<std::string> safe_url(std::string_view url) {
+  if (url.size() > 2048) return std::nullopt;
+  for (const char c : url) {
+    if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '\\') return std::nullopt;
+  }
+  const std::string lower = base::to_lower_ascii(url.substr(0, 8));
+  std::size_t scheme = 0;
+  if (lower.starts_with("https://")) {
+    scheme = 8;
+  } else if (lower.starts_with("http://")) {
+    scheme = 7;
+  } else {
+    return std::nullopt;
+  }
+  const auto authority = url.substr(scheme, url.find_first_of("/?#", scheme) - scheme);
+  if (authority.empty() || authority.find('@') != std::string_view::npos) return std::nullopt;
+  return std::string{url};
+}
+
+std::string shell_line(const std::vector<std::string>& arguments) {
+  static constexpr std::string_view k_plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  std::string line;
+  for (const auto& argument : arguments) {
+    if (!line.empty()) line += ' ';
+    if (!argument.empty() && argument.find_first_not_of(k_plain) == std::string::npos) {
+      line += argument;
+      continue;
+    }
+    line += '\'';
+    for (const char c : argument) {
+      if (c == '\'') {
+        line += "'\\''";
+      } else {
+        line += c;
+      }
+    }
+    line += '\'';
+  }
+  return line;
+}
+
+std::string query_string(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::string query;
+  for (const auto& [name, value] : pairs) {
+    if (value.empty()) continue;
+    query += query.empty() ? '?' : '&';
+    query += name + '=' + net::percent_encode(value);
+  }
+  return query;
+}
+
+std::optional<std::int64_t> parse_positive(std::string_view text, std::int64_t limit) {
+  if (text.empty() || !std::isdigit(static_cast<unsigned char>(text.front()))) return std::nullopt;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if (value < 1 || value > limit) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> parse_sha(std::string_view text) {
+  if (text.size() < 7 || text.size() > 64) return std::nullopt;
+  const auto is_hex = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  if (!std::ranges::all_of(text, is_hex)) return std::nullopt;
+  return base::to_lower_ascii(text);
+}
+
+std::string clock_text(base::Time time) {
+  std::string text = base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(time));
+  if (const auto t = text.find('T'); t != std::string::npos) text[t] = ' ';
+  if (text.ends_with('Z')) text.replace(text.size() - 1, 1, " UTC");
+  return text;
+}
+
+std::string age(base::Time time, base::Time now) {
+  const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(now - time).count();
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return fmt::format("{} min ago", minutes);
+  if (minutes < 48 * 60) return fmt::format("{} h ago", minutes / 60);
+  return fmt::format("{} d ago", minutes / (24 * 60));
+}
+
+std::string percent(std::int64_t part, std::int64_t whole) {
+  const auto tenths = part * 1000 / whole;
+  return fmt::format("{}.{}", tenths / 10, tenths % 10);
+}
+
+std::string seconds(base::Duration duration) {
+  const auto micros = duration.count();
+  if (micros < 0) return "0 s";
+  if (micros < 1'000'000) return fmt::format("{:.3f} s", static_cast<double>(micros) / 1e6);
+  if (micros < 60'000'000) return fmt::format("{:.1f} s", static_cast<double>(micros) / 1e6);
+  return base::to_human(std::chrono::floor<std::chrono::seconds>(duration));
+}
+
+std::string count_of(std::int64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+}  // namespace crosscheck::hud
