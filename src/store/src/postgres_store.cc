@@ -1,7 +1,570 @@
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <pqxx/connection>
+#include <pqxx/errorhandler>
+#include <pqxx/except>
+#include <pqxx/notification>
+#include <pqxx/result>
+#include <pqxx/transaction>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <random>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "channels.h"
+#include "check.h"
+#include "crosscheck/base/log.h"
+#include "crosscheck/base/process.h"
 #include "engines.h"
+#include "pool.h"
+#include "threads.h"
+
+// libpqxx 6 deprecates what its successor lacks. Two such things are needed here: to forbid that it
+// reconnects by itself (it would lose a transaction's fate), and parameters of mixed types.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+// Threads: callers run their bodies themselves on pooled connections; one thread listens for
+// NOTIFY. Locks: a pool's and the channels'. None is held while another is taken, nor while SQL
+// runs.
+//
+// Isolation: writes are SERIALIZABLE, so that a body may decide by what it read, as it may on
+// SQLite, and need not know which rows or gaps to lock; losers are run again. Reads are REPEATABLE
+// READ: a snapshot.
 namespace crosscheck::store {
-base::Result<std::unique_ptr<Store>> open_postgresql(const std::string&, const OpenOptions&,
-                                                     std::span<const Migration>) {
-  return base::fail(base::Fault::unavailable, "PostgreSQL is not there yet");
+namespace {
+
+using base::Error;
+using base::fail;
+using base::Fault;
+using base::Result;
+using Body = std::function<Result<void>(Tx&)>;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr std::size_t k_writers = 8;
+constexpr std::size_t k_cached_statements = 256;
+// How often a body is run when others' writes or dead-locks undo it, and when its connection
+// breaks.
+constexpr int k_serialization_attempts = 40;
+constexpr int k_connection_attempts = 4;
+// The one channel listened to; the payload names ours.
+constexpr const char* k_channel = "crosscheck";
+// Any number that other users of the database are unlikely to lock.
+constexpr const char* k_migration_lock = "SELECT pg_advisory_xact_lock(4919131752989213764)";
+
+enum class Retry : std::uint8_t { no, serialization, connection };
+struct Failure {
+  Error error;
+  Retry retry = Retry::no;
+};
+
+// libpq's message without its severity, and without the lines after the first: those show values.
+std::string first_line(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  for (const std::string_view prefix : {"ERROR:", "FATAL:", "PANIC:"}) {
+    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  }
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  return std::string{text};
 }
+
+Failure failure_of_sqlstate(std::string_view state, const std::string& message,
+                            std::string_view sql) {
+  const std::string reason = "PostgreSQL: " + message;
+  if (state == "40001" || state == "40P01") {
+    return {{Fault::busy, "other writes kept undoing this one (" + message + ")", "try again"},
+            Retry::serialization};
+  }
+  if (state == "55P03" || state == "57014") {
+    return {{Fault::busy, reason + ": locked by another client for too long",
+             "try again when that client is done (pg_stat_activity shows it)"}};
+  }
+  if (state == "53100") return {{Fault::full, reason, "free disk space on the database server"}};
+  if (state == "25006" || state == "42501") {
+    return {{Fault::read_only, reason, "connect to the primary as a user who may write"}};
+  }
+  // A plan that another process's migration made stale; a new connection has none.
+  if (state == "0A000" && sql.starts_with("SELECT")) {
+    return {{Fault::unavailable, reason, "try again"}, Retry::connection};
+  }
+  if (state.starts_with("23")) {
+    return {{Fault::conflict, message + " (" + summary(sql) + ")", ""}};
+  }
+  if (state == "54000" || state == "53200") return {{Fault::too_large, reason, ""}};
+  if (state.starts_with("08") || state.starts_with("57P") || state.starts_with("53")) {
+    return {{Fault::unavailable, reason, "look at the database server's log"}, Retry::connection};
+  }
+  return {{Fault::internal, reason + " (" + summary(sql) + ")", ""}};
+}
+
+// `open` is whether the connection outlived `exception`.
+Failure failure_of(const std::exception& exception, bool open, std::string_view sql) {
+  const std::string message = first_line(exception.what());
+  if (!open) {
+    return {{Fault::unavailable, "the connection to PostgreSQL was lost: " + message,
+             "look at the database server"},
+            Retry::connection};
+  }
+  // libpqxx gives class 40 types of its own, without their SQLSTATE.
+  if (dynamic_cast<const pqxx::transaction_rollback*>(&exception) != nullptr) {
+    return failure_of_sqlstate("40001", message, sql);
+  }
+  if (const auto* error = dynamic_cast<const pqxx::sql_error*>(&exception)) {
+    return failure_of_sqlstate(error->sqlstate(), message, sql);
+  }
+  // Among them a wrong number of parameters, which libpqxx takes for a broken connection.
+  return {{Fault::internal, "PostgreSQL: " + message + " (" + summary(sql) + ")", ""}};
+}
+
+// `url` with what we want unless it says otherwise itself.
+std::string with_defaults(std::string url) {
+  constexpr std::pair<std::string_view, std::string_view> k_defaults[] = {
+      {"connect_timeout", "10"},
+      {"client_encoding", "UTF8"},
+      {"application_name", "crosscheck"},
+      {"keepalives_idle", "60"},
+      {"tcp_user_timeout", "60000"}};
+  for (const auto& [key, value] : k_defaults) {
+    const std::size_t query = url.find('?');
+    if (query != std::string::npos &&
+        url.find(std::string{key} + "=", query) != std::string::npos) {
+      continue;
+    }
+    url += std::string{query == std::string::npos ? "?" : "&"} + std::string{key} + "=" +
+           std::string{value};
+  }
+  return url;
+}
+
+// One session with its prepared statements. Used by one thread at a time.
+class Connection {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& url,
+                                                                base::Duration lock_timeout) {
+    try {
+      auto connection = std::make_unique<Connection>(with_defaults(url));
+      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(lock_timeout).count();
+      connection->pq_.set_variable("lock_timeout", std::to_string(std::max<std::int64_t>(ms, 1)));
+      connection->pq_.set_variable("bytea_output", "hex");
+      return connection;
+    } catch (const std::exception& exception) {
+      // libpq's message would show the piece of a password that it took for a host or port.
+      if (has_unescaped_password(url)) {
+        return fail(Fault::invalid_input, "cannot connect to " + redact(url),
+                    "write @ / ? # in the password as %40 %2F %3F %23");
+      }
+      return fail(Fault::unavailable,
+                  "cannot connect to " + redact(url) + ": " + first_line(exception.what()),
+                  "check that the server runs, and that the database and user exist");
+    }
+  }
+
+  explicit Connection(const std::string& url) : pq_{url}, quiet_{pq_} {
+    pq_.inhibit_reactivation(true);
+  }
+
+  pqxx::result run(pqxx::transaction_base& transaction, std::string_view sql,
+                   const Parameters& parameters) {
+    auto invocation = transaction.prepared(prepared(sql));
+    for (const Parameter& parameter : parameters) add(invocation, parameter.value());
+    return invocation.exec();
+  }
+
+  [[nodiscard]] bool is_open() const { return pq_.is_open(); }
+  // Statements are only given up together with their session.
+  [[nodiscard]] bool is_worn() const { return statements_.size() >= k_cached_statements; }
+  [[nodiscard]] pqxx::connection& pq() { return pq_; }
+
+ private:
+  const std::string& prepared(std::string_view sql) {
+    const auto found = statements_.find(sql);
+    if (found != statements_.end()) return found->second;
+    std::string name = "s" + std::to_string(statements_.size());
+    pq_.prepare(name, std::string{sql});
+    return statements_.emplace(std::string{sql}, std::move(name)).first->second;
+  }
+
+  static void add(pqxx::prepare::invocation& invocation, const Value& value) {
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+      invocation(std::to_string(*integer));
+    } else if (const auto* real = std::get_if<double>(&value)) {
+      // The shortest text that reads back as the same number.
+      std::array<char, 32> text{};
+      const auto end = std::to_chars(text.data(), text.data() + text.size(), *real).ptr;
+      invocation(std::string{text.data(), end});
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      invocation(*text);
+    } else if (const auto* bytes = std::get_if<Bytes>(&value)) {
+      invocation(pqxx::binarystring{bytes->data(), bytes->size()});
+    } else {
+      invocation();
+    }
+  }
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+
+  pqxx::connection pq_;
+  pqxx::quiet_errorhandler quiet_;  // notices are not for stderr
+  std::unordered_map<std::string, std::string, Hash, std::equal_to<>> statements_;
+};
+
+template <class T>
+T parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw std::logic_error("PostgreSQL sent '" + std::string{text} + "' for a number");
+  }
+  return value;
+}
+
+Value value_of(const pqxx::field& field, pqxx::oid type) {
+  // Of pg_type, where they never change.
+  constexpr pqxx::oid k_bool = 16, k_bytea = 17, k_int8 = 20, k_int2 = 21, k_int4 = 23, k_oid = 26,
+                      k_float4 = 700, k_float8 = 701, k_numeric = 1700;
+  if (field.is_null()) return std::monostate{};
+  const std::string_view text{field.c_str(), field.size()};
+  switch (type) {
+    case k_bool:
+      return std::int64_t{text == "t"};
+    case k_int2:
+    case k_int4:
+    case k_int8:
+    case k_oid:
+      return parse_number<std::int64_t>(text);
+    case k_float4:
+    case k_float8:
+      return parse_number<double>(text);
+    case k_numeric:
+      // What SUM makes of BIGINT, and AVG of anything.
+      if (text.find_first_not_of("-0123456789") == std::string_view::npos) {
+        return parse_number<std::int64_t>(text);
+      }
+      return parse_number<double>(text);
+    case k_bytea: {
+      const pqxx::binarystring bytes{field};
+      const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+      return Bytes(data, data + bytes.size());
+    }
+    default:
+      return std::string{text};
+  }
+}
+
+class PostgresTx final : public ScriptTx {
+ public:
+  PostgresTx(Connection& connection, pqxx::transaction_base& transaction)
+      : connection_{connection}, transaction_{transaction} {}
+
+  Result<std::vector<Row>> query(std::string_view sql, const Parameters& parameters) override {
+    return call<std::vector<Row>>(sql, [&]() -> Result<std::vector<Row>> {
+      if (auto ok = check_parameters(parameters); !ok) return tl::unexpected(ok.error());
+      const pqxx::result result = connection_.run(transaction_, sql, parameters);
+      std::vector<pqxx::oid> types;
+      for (pqxx::row_size_type i = 0; i < result.columns(); ++i) {
+        types.push_back(result.column_type(i));
+      }
+      std::vector<Row> rows;
+      rows.reserve(result.size());
+      for (const pqxx::row& row : result) {
+        std::vector<Value> values;
+        values.reserve(types.size());
+        for (pqxx::row_size_type i = 0; i < row.size(); ++i) {
+          values.push_back(value_of(row[i], types[i]));
+        }
+        rows.emplace_back(std::move(values));
+      }
+      return rows;
+    });
+  }
+
+  Result<std::int64_t> execute(std::string_view sql, const Parameters& parameters) override {
+    return call<std::int64_t>(sql, [&]() -> Result<std::int64_t> {
+      if (auto ok = check_parameters(parameters); !ok) return tl::unexpected(ok.error());
+      return static_cast<std::int64_t>(
+          connection_.run(transaction_, sql, parameters).affected_rows());
+    });
+  }
+
+  Result<void> run_script(const std::string& sql) override {
+    return call<void>(sql, [&]() -> Result<void> {
+      transaction_.exec(sql);
+      return {};
+    });
+  }
+
+  void notify(std::string_view channel) override { channels_.emplace(channel); }
+
+  // Runs `body` and what it asked to notify; the caller commits.
+  std::optional<Failure> run(const Body& body) {
+    auto done = guarded(body, *this);
+    if (done && !failed_) {
+      for (const std::string& channel : channels_) {
+        auto sent = query("SELECT pg_notify($1, $2)", {k_channel, channel});
+        if (!sent) break;
+      }
+    }
+    // The first failed call decides whether to try again, whatever the body made of it.
+    if (failed_) return failed_;
+    if (!done) return Failure{done.error()};
+    return std::nullopt;
+  }
+
+ private:
+  template <class T, class F>
+  Result<T> call(std::string_view sql, F body) {
+    if (failed_) return tl::unexpected(failed_->error);
+    try {
+      Result<T> result = body();
+      if (!result) failed_ = Failure{result.error()};
+      return result;
+    } catch (const std::exception& exception) {
+      failed_ = failure_of(exception, connection_.is_open(), sql);
+      return tl::unexpected(failed_->error);
+    }
+  }
+
+  Connection& connection_;
+  pqxx::transaction_base& transaction_;
+  std::optional<Failure> failed_;
+  std::set<std::string, std::less<>> channels_;
+};
+
+// One transaction of the given kind, once.
+template <class Transaction>
+std::optional<Failure> run_once(Connection& connection, const Body& body) {
+  try {
+    Transaction transaction{connection.pq()};
+    PostgresTx tx{connection, transaction};
+    if (auto failed = tx.run(body)) return failed;  // leaving rolls back
+    transaction.commit();
+    return std::nullopt;
+  } catch (const pqxx::in_doubt_error&) {
+    return Failure{
+        {Fault::unavailable,
+         "the connection to PostgreSQL was lost while committing: whether the change was "
+         "made is unknown",
+         "look at the database server, then at whether the change is there"}};
+  } catch (const std::exception& exception) {
+    return failure_of(exception, connection.is_open(), "BEGIN or COMMIT");
+  }
+}
+
+using Write = pqxx::transaction<pqxx::serializable, pqxx::read_write>;
+using Read = pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>;
+using Migrate = pqxx::transaction<pqxx::read_committed, pqxx::read_write>;
+
+// Waits for NOTIFY on a connection of its own, made again whenever it breaks.
+class Listener {
+ public:
+  Listener(std::string url, Channels& channels) : url_{std::move(url)}, channels_{channels} {}
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  ~Listener() {
+    if (!thread_.joinable()) return;
+    stopping_ = true;
+    const std::uint64_t one = 1;
+    static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+    thread_.join();
+  }
+
+  // From its return on, what is committed anywhere is heard here.
+  Result<void> start() {
+    wake_ = base::Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (!wake_) return fail(Fault::environment, "eventfd: no file descriptor is left");
+    if (auto connected = connect(); !connected) return connected;
+    thread_ = start_thread([this] { loop(); });
+    return {};
+  }
+
+ private:
+  class Receiver final : public pqxx::notification_receiver {
+   public:
+    Receiver(pqxx::connection_base& connection, Channels& channels)
+        : notification_receiver{connection, k_channel}, channels_{channels} {}
+    void operator()(const std::string& payload, int) override { channels_.signal(payload); }
+
+   private:
+    Channels& channels_;
+  };
+
+  Result<void> connect() {
+    receiver_.reset();
+    auto opened = Connection::open(url_, std::chrono::seconds{10});
+    if (!opened) return tl::unexpected(opened.error());
+    connection_ = std::move(*opened);
+    try {
+      receiver_ = std::make_unique<Receiver>(connection_->pq(), channels_);
+      return {};
+    } catch (const std::exception& exception) {
+      return tl::unexpected(failure_of(exception, connection_->is_open(), "LISTEN").error);
+    }
+  }
+
+  // Until the connection breaks or `stopping_`.
+  void listen() {
+    try {
+      while (!stopping_) {
+        std::array<pollfd, 2> waiting{
+            {{connection_->pq().sock(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+        ::poll(waiting.data(), waiting.size(), -1);
+        connection_->pq().get_notifs();
+      }
+    } catch (const std::exception& exception) {
+      base::log::warning("listener_lost",
+                         {{"database", redact(url_)}, {"error", first_line(exception.what())}});
+    }
+  }
+
+  void loop() {
+    std::chrono::milliseconds pause{50};
+    while (!stopping_) {
+      if (receiver_ && connection_->is_open()) listen();
+      if (stopping_) return;
+      if (connect()) {
+        pause = std::chrono::milliseconds{50};
+        // What was committed meanwhile was not heard.
+        channels_.signal_all();
+        continue;
+      }
+      pollfd wake{wake_.get(), POLLIN, 0};
+      ::poll(&wake, 1, static_cast<int>(pause.count()));
+      pause = std::min(pause * 2, std::chrono::milliseconds{5000});
+    }
+  }
+
+  const std::string url_;
+  Channels& channels_;
+  base::Fd wake_;
+  std::atomic<bool> stopping_{false};
+  // The thread's, once it runs.
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Receiver> receiver_;
+  std::thread thread_;
+};
+
+class PostgresStore final : public Store {
+ public:
+  PostgresStore(std::string url, const OpenOptions& options)
+      : url_{std::move(url)},
+        options_{options},
+        writers_{k_writers, options.busy_timeout, [this] { return connect(); }},
+        readers_{options.readers, options.busy_timeout, [this] { return connect(); }},
+        listener_{url_, channels_} {}
+
+  Result<void> open(std::span<const Migration> known) {
+    auto ready = prepare_schema(*this, options_, url_, known,
+                                [this](const auto& body) { return exclusively(body); });
+    if (!ready || options_.read_only) return ready;
+    return listener_.start();
+  }
+
+  Result<void> write(const Body& body) override {
+    if (auto ok = InsideWrite::check(); !ok) return ok;
+    if (options_.read_only) {
+      return fail(Fault::read_only, redact(url_) + " was opened for reading only");
+    }
+    return retried<Write>(writers_, [&](Tx& tx) {
+      const InsideWrite inside;
+      return body(tx);
+    });
+  }
+
+  Result<void> read(const Body& body) override { return retried<Read>(readers_, body); }
+
+  bool wait_for(std::string_view channel, base::Duration timeout) override {
+    return channels_.wait_for(channel, timeout);
+  }
+  void interrupt() override { channels_.interrupt(); }
+  Engine engine() const override { return Engine::postgresql; }
+
+ private:
+  Result<std::unique_ptr<Connection>> connect() {
+    return Connection::open(url_, options_.busy_timeout);
+  }
+
+  // Runs `body` until it commits, fails for a reason of its own, or has been undone too often.
+  template <class Transaction>
+  Result<void> retried(Pool<Connection>& pool, const Body& body) {
+    const SteadyTime deadline = std::chrono::steady_clock::now() + options_.busy_timeout;
+    int undone = 0;
+    int broken = 0;
+    while (true) {
+      std::optional<Failure> failed;
+      if (auto lease = pool.take()) {
+        failed = run_once<Transaction>(**lease, body);
+        if (!(*lease)->is_open() || (*lease)->is_worn()) lease->discard();
+        if (failed && failed->retry == Retry::connection) {
+          lease->discard();
+          pool.clear();
+        }
+      } else {
+        const Fault fault = lease.error().fault;
+        failed =
+            Failure{lease.error(), fault == Fault::unavailable ? Retry::connection : Retry::no};
+      }
+      if (!failed) return {};
+      const bool again =
+          std::chrono::steady_clock::now() < deadline &&
+          ((failed->retry == Retry::serialization && ++undone < k_serialization_attempts) ||
+           (failed->retry == Retry::connection && ++broken < k_connection_attempts));
+      if (!again) return tl::unexpected(std::move(failed->error));
+      pause(undone, broken);
+    }
+  }
+
+  // Random, so that those who undid each other do not meet again; the first retry comes at once.
+  static void pause(int undone, int broken) {
+    thread_local std::minstd_rand random{std::random_device{}()};
+    const int limit_us = std::min(500 << std::min(undone, 7), 50'000) * (undone > 1 ? 1 : 0) +
+                         (broken > 1 ? 100'000 * broken : 0);
+    if (limit_us == 0) return;
+    std::this_thread::sleep_for(
+        std::chrono::microseconds{std::uniform_int_distribution<int>{0, limit_us}(random)});
+  }
+
+  // For migrations. READ COMMITTED, so that the statements after the lock see what its last holder
+  // did.
+  Result<void> exclusively(const std::function<Result<void>(ScriptTx&)>& body) {
+    auto lease = writers_.take();
+    if (!lease) return tl::unexpected(lease.error());
+    auto failed = run_once<Migrate>(**lease, [&](Tx& tx) -> Result<void> {
+      if (auto locked = tx.query(k_migration_lock); !locked) return tl::unexpected(locked.error());
+      return body(static_cast<ScriptTx&>(tx));
+    });
+    if (!failed) return {};
+    lease->discard();
+    return tl::unexpected(std::move(failed->error));
+  }
+
+  const std::string url_;
+  const OpenOptions options_;
+  Channels channels_;
+  Pool<Connection> writers_;
+  Pool<Connection> readers_;
+  Listener listener_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_postgresql(const std::string& url, const OpenOptions& options,
+                                               std::span<const Migration> known) {
+  auto store = std::make_unique<PostgresStore>(url, options);
+  if (auto opened = store->open(known); !opened) return tl::unexpected(opened.error());
+  return store;
+}
+
 }  // namespace crosscheck::store

@@ -93,27 +93,40 @@ std::string hide_query_passwords(std::string_view query) {
   return out;
 }
 
+// What stands between the user's name and the host. Up to the last `@`, wherever it is: a password
+// with an unescaped `/`, `?` or `@` is found whole, at the price that a host before a stray `@` is
+// taken with it.
+struct PasswordSpan {
+  std::size_t begin = 0;
+  std::size_t length = 0;
+};
+std::optional<PasswordSpan> find_password(std::string_view url) {
+  const std::size_t scheme = url.find("://");
+  if (scheme == std::string_view::npos) return std::nullopt;
+  const std::size_t colon = url.find(':', scheme + 3);
+  const std::size_t at = url.rfind('@');
+  if (colon == std::string_view::npos || at == std::string_view::npos || colon > at) {
+    return std::nullopt;
+  }
+  return PasswordSpan{colon + 1, at - colon - 1};
+}
+
 }  // namespace
 
 std::string redact(std::string_view url) {
-  const std::size_t scheme = url.find("://");
-  if (scheme == std::string_view::npos) return std::string{url};
-  const std::size_t begin = scheme + 3;
-  std::string out{url.substr(0, begin)};
-  std::string_view rest = url.substr(begin);
-  // Up to the last `@`, wherever it is: a password with an unescaped `/`, `?` or `@` is hidden
-  // whole, at the price that a host before a stray `@` is hidden too.
-  if (const std::size_t at = rest.rfind('@'); at != std::string_view::npos) {
-    const std::size_t colon = rest.find(':');
-    if (colon < at) {
-      out += std::string{rest.substr(0, colon)} + ":***";
-      rest.remove_prefix(at);
-    }
+  std::string out{url};
+  if (const auto password = find_password(url)) {
+    out.replace(password->begin, password->length, "***");
   }
-  const std::size_t question = rest.find('?');
-  if (question == std::string_view::npos) return out + std::string{rest};
-  return out + std::string{rest.substr(0, question + 1)} +
-         hide_query_passwords(rest.substr(question + 1));
+  const std::size_t query = out.find('?');
+  if (query == std::string::npos || url.find("://") == std::string_view::npos) return out;
+  return out.substr(0, query + 1) + hide_query_passwords(std::string_view{out}.substr(query + 1));
+}
+
+bool has_unescaped_password(std::string_view url) {
+  const auto password = find_password(url);
+  return password && url.substr(password->begin, password->length).find_first_of("/?#@") !=
+                         std::string_view::npos;
 }
 
 Result<std::unique_ptr<Store>> open_with(const std::string& url, const OpenOptions& options,
