@@ -34,7 +34,7 @@ test('there are commands', () => {
 for (const {path, out, leaf} of all) {
   const name = path.join(' ');
   test(`${name}: --help has an example that uses it`, () => {
-    assert.match(out, new RegExp(`Example:\\n(.*\\n)*?\\s+crosscheck ${path[0]}`));
+    assert.match(out, new RegExp(`Examples?:\\n(.*\\n)*?\\s+crosscheck ${path[0]}`));
   });
   test(`${name}: --help says what it does`, () => assert.ok(out.trim().split('\n')[0].length > 10));
   if (leaf) {

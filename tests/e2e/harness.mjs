@@ -145,6 +145,55 @@ export async function serve(t, {folder, settings, args = [], env = {}, db, local
   return new Server(child, t).ready();
 }
 
+// Settings of a server whose one backend writes each delivery id that it is sent to a file: see `dispatched`.
+// `gate`: a file that the backend waits for before it does.
+export function recordingSettings(folder, {gate, concurrency = 4, more = ''} = {}) {
+  const allowlist = write(folder, 'allowlist.yaml', 'L2:\n  - example/recorder\n');
+  const command = write(
+    folder,
+    'record.sh',
+    `#!/bin/sh
+${gate === undefined ? '' : `while [ ! -e '${gate}' ] && [ -d '${folder}' ]; do sleep 0.02; done`}
+sed 's/.*"delivery_id":"\\([^"]*\\)".*/\\1/' "$GITHUB_EVENT_PATH" >> '${join(folder, 'dispatched')}'
+`,
+    0o755,
+  );
+  return `upstream_repo: ${upstream}
+webhook_secret: ${secret}
+state_dir: ${join(folder, 'state')}
+allowlist: ${allowlist}
+local_job_concurrency: ${concurrency}
+local_commands:
+  example/recorder: ${command}
+${more}`;
+}
+
+// The delivery ids that the recording backend was sent, in order; one sent twice stands twice.
+export function dispatched(folder) {
+  const file = join(folder, 'dispatched');
+  return existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
+}
+
+// Settings of a server that dispatches to `github`, a double.
+export function githubSettings(folder, {github, repositories, more = ''}) {
+  const allowlist = write(
+    folder,
+    'allowlist.yaml',
+    `L2:\n${repositories.map((repository) => `  - ${repository}\n`).join('')}`,
+  );
+  const key = write(folder, 'app.pem', github.privateKeyPem, 0o600);
+  return {
+    settings: `upstream_repo: ${upstream}
+state_dir: ${join(folder, 'state')}
+allowlist: ${allowlist}
+github_api_url: ${github.url}
+github_app_id: "${github.appId}"
+github_app_private_key_file: ${key}
+${more}`,
+    env: {GITHUB_APP_SECRET: secret},
+  };
+}
+
 // A PostgreSQL of its own. Returns its URL.
 export async function postgres(t) {
   const child = spawn(join(root, 'scripts/postgres-temp'), [], {
