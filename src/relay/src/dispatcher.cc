@@ -28,6 +28,7 @@ using base::Time;
 namespace log = base::log;
 
 constexpr Duration k_poll = std::chrono::seconds{1};
+constexpr Duration k_listen = std::chrono::milliseconds{250};  // bounds how long stopping takes
 
 // Where process ids mean the same: one boot of one machine, one pid namespace.
 std::string process_space() {
@@ -329,7 +330,7 @@ void Dispatcher::start() {
   state_->loop = std::thread{[state = state_] { state->run(state); }};
   state_->listener = std::thread{[state = state_] {
     while (true) {
-      const bool notified = state->store.wait_for(k_dispatch_channel, k_poll);
+      const bool notified = state->store.wait_for(k_dispatch_channel, k_listen);
       const std::lock_guard guard{state->mutex};
       if (state->stopped || state->stopping) return;
       if (!notified) continue;

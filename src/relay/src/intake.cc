@@ -4,6 +4,8 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/github/payload.h"
+#include "crosscheck/github/webhook.h"
 #include "crosscheck/relay/answer.h"
 #include "crosscheck/relay/dispatcher.h"
 #include "superseded.h"
@@ -15,8 +17,6 @@ using base::Fault;
 using base::Result;
 namespace json = base::json;
 namespace log = base::log;
-
-constexpr std::size_t k_delivery_id_limit = 256;
 
 Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base::Time now) {
   auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
@@ -85,18 +85,14 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
 net::Response IntakeHandler::handle(const net::Request& request) {
   constexpr std::string_view refused = "webhook.refused";
   const std::string_view type = request.headers.get("X-GitHub-Event").value_or("");
-  if (!is_supported_event(type)) return ignored("the event is not one of pull_request, push, check_run, check_suite");
+  if (!is_supported_event(type))
+    return ignored("the event is not pull_request, push, check_run or check_suite");
   if (request.body.size() > k_webhook_limit)
     return refuse({Fault::too_large, "body: larger than 25 MiB"}, refused);
-  const std::string_view signature = request.headers.get("X-Hub-Signature-256").value_or("");
-  if (signature.empty())
-    return refuse({Fault::invalid_input, "X-Hub-Signature-256: missing",
-                   "set a webhook secret in the GitHub App"},
-                  refused);
-  if (!options_.verify(request.body, signature))
-    return refuse({Fault::unauthorized, "X-Hub-Signature-256: not of this body",
-                   "the webhook secret of the GitHub App must be this relay's"},
-                  refused);
+  if (const auto signed_by_us = github::verify_signature(
+          options_.webhook_secrets, request.body, request.headers.get("X-Hub-Signature-256"));
+      !signed_by_us)
+    return refuse(signed_by_us.error(), refused);
   const auto body = base::parse_json(request.body, "body");
   if (!body) return refuse(body.error(), refused);
   if (!body->is_object())
@@ -104,7 +100,7 @@ net::Response IntakeHandler::handle(const net::Request& request) {
   const std::string_view delivery_id = request.headers.get("X-GitHub-Delivery").value_or("");
   if (delivery_id.empty())
     return refuse({Fault::invalid_input, "X-GitHub-Delivery: missing"}, refused);
-  if (delivery_id.size() > k_delivery_id_limit || base::to_utf8(delivery_id) != delivery_id)
+  if (delivery_id.size() > github::k_delivery_id_limit || base::to_utf8(delivery_id) != delivery_id)
     return refuse({Fault::invalid_input, "X-GitHub-Delivery: expected at most 256 bytes of text"},
                   refused);
 

@@ -21,8 +21,8 @@ struct DispatcherOptions {
   std::size_t per_repository = 4;
   // Longer than a target may take for one dispatch: after it another process takes over.
   base::Duration lease = std::chrono::seconds{120};
-  RetryPolicy retry;
-  std::function<double()> jitter;  // default: random
+  RetryPolicy retry = {};
+  std::function<double()> jitter = {};  // default: random
 };
 
 // Sends what stands in the outbox. Claims due rows under a lease, recorded before anything is sent; what

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crosscheck/base/result.h"
 #include "crosscheck/base/time.h"
@@ -27,13 +27,10 @@ struct Accepted {
                                             std::string_view delivery_id, const UpstreamEvent& event,
                                             std::string_view body, base::Time now);
 
-// Whether `signature` (the header X-Hub-Signature-256) is of the raw body.
-using VerifySignature = std::function<bool(std::string_view body, std::string_view signature)>;
-
 struct IntakeOptions {
   base::RepoName upstream;
   std::string label_prefix = "ciflow/crcr/";
-  VerifySignature verify;
+  std::vector<std::string> webhook_secrets;  // any of them
 };
 
 // POST /github/webhook. Thread-safe.

@@ -1,0 +1,349 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "command.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/base/log.h"
+#include "crosscheck/github/app.h"
+#include "crosscheck/github/oidc.h"
+#include "crosscheck/hud/hud.h"
+#include "crosscheck/net/client.h"
+#include "crosscheck/net/server.h"
+#include "crosscheck/relay/answer.h"
+#include "crosscheck/relay/github_target.h"
+#include "crosscheck/relay/local_issuer.h"
+#include "crosscheck/relay/local_target.h"
+#include "crosscheck/relay/path_filter.h"
+#include "crosscheck/relay/relay.h"
+#include "settings.h"
+
+namespace crosscheck::cli {
+namespace {
+
+using base::Fault;
+using base::Result;
+namespace log = base::log;
+
+constexpr std::chrono::seconds k_grace{10};      // for requests and dispatches in progress
+constexpr std::chrono::seconds k_job_grace{5};   // for local jobs, after SIGTERM
+
+struct Options {
+  bool local = false;
+  std::string listen;
+  std::string allowlist;
+  std::string state_dir;
+  std::string public_url;
+  std::string upstream;
+  std::vector<std::string> commands;
+};
+
+// SIGINT and SIGTERM are taken by one thread: the first asks for an orderly end, a second ends at once.
+// Made before any other thread, so that all inherit the blocked signals.
+class StopSignal {
+ public:
+  StopSignal() {
+    ::signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  // The signal's number.
+  [[nodiscard]] int wait() const {
+    int number = 0;
+    while (sigwait(&signals_, &number) != 0) {
+    }
+    std::thread{[signals = signals_] {
+      int second = 0;
+      sigwait(&signals, &second);
+      ::_exit(128 + second);
+    }}.detach();
+    return number;
+  }
+
+ private:
+  sigset_t signals_{};
+};
+
+tl::unexpected<base::Error> missing(std::string_view name, std::string remedy) {
+  return base::fail(Fault::invalid_input, std::string{name} + ": not set", std::move(remedy));
+}
+
+// What must be there before anything starts.
+Result<void> check(const Settings& s, bool local) {
+  if (s.allowlist.empty()) {
+    if (!s.allowlist_url.empty())
+      return missing("allowlist", "this version reads the allowlist from a file: keep a checkout of "
+                                  "the repository that allowlist_url names, and give --allowlist FILE");
+    return missing("allowlist", "give --allowlist FILE, or `allowlist` in the settings file");
+  }
+  if (local) return {};
+  if (s.webhook_secrets.empty())
+    return missing("webhook_secret",
+                   "set GITHUB_APP_SECRET, or webhook_secret_file in the settings file");
+  if (s.github_app_id.empty()) return missing("github_app_id", "set GITHUB_APP_ID");
+  if (s.github_app_private_key.empty())
+    return missing("github_app_private_key",
+                   "set GITHUB_APP_PRIVATE_KEY, or github_app_private_key_file in the settings file");
+  if (!s.local_commands.empty())
+    return base::fail(Fault::invalid_input, "local_commands: are for `serve --local`",
+                      "remove them, or add --local");
+  return {};
+}
+
+std::string url_of(const Settings& settings, const std::string& host, std::uint16_t port) {
+  if (!settings.public_url.empty()) return settings.public_url;
+  std::string name = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
+  if (name.find(':') != std::string::npos) name = "[" + name + "]";
+  return "http://" + name + ":" + std::to_string(port);
+}
+
+// Everything that answers requests. Made once the port is known.
+class App {
+ public:
+  App(store::Store& store, const base::Clock& clock, relay::AllowlistFile& allowlist,
+      std::unique_ptr<net::Client> client, Settings settings, std::string url)
+      : store_{store},
+        clock_{clock},
+        allowlist_{allowlist},
+        client_{std::move(client)},
+        settings_{std::move(settings)},
+        url_{std::move(url)} {}
+
+  Result<void> open(bool local, bool issuers_given) {
+    std::vector<github::TrustedIssuer> issuers;
+    if (local) {
+      auto issuer = relay::LocalIssuer::open(settings_.state_dir, clock_);
+      if (!issuer) return tl::unexpected(issuer.error());
+      issuer_.emplace(std::move(*issuer));
+      issuer_->set_url(url_);
+      issuers.push_back({.issuer = url_, .jwks = issuer_->jwks()});
+    }
+    if (!local || issuers_given)
+      for (const OidcIssuer& i : settings_.oidc_issuers) issuers.push_back(trusted(i));
+    auto verifier = github::OidcVerifier::create(settings_.oidc_audience, std::move(issuers),
+                                                 *client_, clock_);
+    if (!verifier)
+      return base::fail(verifier.error().fault, "oidc_issuers: " + verifier.error().message,
+                        verifier.error().remedy);
+    verifier_ = std::move(*verifier);
+
+    auto upstream = base::RepoName::parse(settings_.upstream_repo);
+    if (!upstream) return tl::unexpected(upstream.error());
+    relay::DispatchTarget* target = nullptr;
+    if (local) {
+      relay::LocalTargetOptions options;
+      for (const auto& [repo, command] : settings_.local_commands)
+        options.commands.emplace(base::to_lower_ascii(repo), command);
+      options.jobs_dir = std::filesystem::path{settings_.state_dir} / "jobs";
+      options.server_url = url_;
+      options.request_token = [this](const relay::Dispatch& d, const std::string& run_id) {
+        return issuer_->request_token(d, run_id);
+      };
+      options.concurrency = static_cast<std::size_t>(settings_.local_job_concurrency);
+      local_target_ = std::make_unique<relay::LocalTarget>(std::move(options));
+      target = local_target_.get();
+    } else {
+      auto key = github::SigningKey::from_pem(settings_.github_app_private_key);
+      if (!key)
+        return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
+                          key.error().remedy);
+      app_.emplace(github::App::Options{.app_id = settings_.github_app_id,
+                                        .api_url = settings_.github_api_url},
+                   std::move(*key), *client_, clock_);
+      github_target_ = std::make_unique<relay::GithubTarget>(
+          *app_, static_cast<std::size_t>(settings_.max_dispatch_workers));
+      path_filter_ = std::make_unique<relay::PathFilter>(
+          *github_target_, allowlist_,
+          relay::list_changed_files(*client_, settings_.github_api_url, *upstream));
+      target = path_filter_.get();
+    }
+    relay::RelayOptions options{
+        .intake = {.upstream = *upstream,
+                   .label_prefix = settings_.label_prefix,
+                   .webhook_secrets = settings_.webhook_secrets},
+        .verify_token = [this](std::string_view token) { return verify(token); },
+        .dispatcher = {.concurrency = static_cast<std::size_t>(settings_.max_dispatch_workers)},
+        .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
+        .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
+        .version = CROSSCHECK_VERSION};
+    relay_ = std::make_unique<relay::Relay>(store_, clock_, allowlist_, *target, std::move(options));
+    hud_ = std::make_unique<hud::Hud>(
+        store_, hud::HudOptions{.clock = clock_,
+                                .upstream_repo = settings_.upstream_repo,
+                                .upstream_url = local ? "" : "https://github.com",
+                                .version = CROSSCHECK_VERSION});
+    relay_->start();
+    return {};
+  }
+
+  net::Response handle(const net::Request& request) {
+    if (auto response = relay_->handle(request)) return std::move(*response);
+    if (issuer_)
+      if (auto response = issuer_->handle(request)) return std::move(*response);
+    if (auto response = hud_->handle(request)) return std::move(*response);
+    const bool page = request.method == "GET" || request.method == "HEAD";
+    for (const std::string_view machine : {"/github/", "/api/", "/local/"})
+      if (!page || request.path.starts_with(machine))
+        return relay::answer_json(404, {{"ok", false},
+                                        {"error", "not_found"},
+                                        {"detail", "no such address: " + base::to_utf8(request.path, 200)}});
+    return hud_->not_found(request);
+  }
+
+  void stop() {
+    // Jobs first: what they would report finds nobody, and what they hold is let go.
+    if (local_target_) local_target_->stop(k_job_grace);
+    if (relay_) relay_->stop(k_grace);
+  }
+
+ private:
+  static github::TrustedIssuer trusted(const OidcIssuer& i) {
+    const auto buildkite = github::buildkite();
+    auto kind = i.issuer == buildkite.issuer ? buildkite.kind : github::IssuerKind::github;
+    if (!i.identity_claim.empty()) kind = github::IssuerKind::generic;
+    return {.issuer = i.issuer, .kind = kind, .identity_claim = i.identity_claim, .jwks_url = i.keys};
+  }
+  Result<base::json::value> verify(std::string_view token) {
+    auto verified = verifier_->verify(token);
+    if (!verified) return tl::unexpected(github::to_error(verified.error()));
+    return base::json::value(std::move(verified->claims));
+  }
+
+  store::Store& store_;
+  const base::Clock& clock_;
+  relay::AllowlistFile& allowlist_;
+  std::unique_ptr<net::Client> client_;
+  const Settings settings_;
+  const std::string url_;
+  std::optional<relay::LocalIssuer> issuer_;
+  std::unique_ptr<github::OidcVerifier> verifier_;
+  std::optional<github::App> app_;
+  std::unique_ptr<relay::GithubTarget> github_target_;
+  std::unique_ptr<relay::PathFilter> path_filter_;
+  std::unique_ptr<relay::LocalTarget> local_target_;
+  std::unique_ptr<relay::Relay> relay_;
+  std::unique_ptr<hud::Hud> hud_;
+};
+
+Result<LoadedSettings> read_settings(const Globals& globals, const Options& options) {
+  std::vector<Flag> flags;
+  const auto add = [&flags](std::string name, std::string option, const std::string& text) {
+    if (!text.empty()) flags.push_back({std::move(name), std::move(option), text});
+  };
+  if (globals.db_given) add("db", "--db", globals.db);
+  add("listen", "--listen", options.listen);
+  add("allowlist", "--allowlist", options.allowlist);
+  add("state_dir", "--state-dir", options.state_dir);
+  add("public_url", "--public-url", options.public_url);
+  add("upstream_repo", "--upstream", options.upstream);
+  for (const std::string& command : options.commands) add("local_commands", "--command", command);
+  return load_settings(globals.settings_file, process_environment(), flags);
+}
+
+Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
+  const StopSignal stop_signal;
+  auto loaded = read_settings(globals, options);
+  if (!loaded) return tl::unexpected(loaded.error());
+  Settings& settings = loaded->values;
+  if (auto ready = check(settings, options.local); !ready) return tl::unexpected(ready.error());
+  for (const std::string& name : loaded->unused)
+    log::info("settings.unused", {{"variable", name}, {"reason", "a part of PyTorch's relay that has no counterpart here"}});
+  if (!settings.ci_providers_url.empty())
+    log::warning("settings.unused",
+                 {{"setting", "ci_providers_url"},
+                  {"reason", "pipelines are not mapped yet: Buildkite's callbacks are refused"}});
+  bool issuers_given = false;
+  for (const ShownSetting& shown : loaded->shown)
+    issuers_given |= shown.name == "oidc_issuers" && shown.origin != "default";
+  if (options.local && settings.webhook_secrets.empty()) {
+    auto secret =
+        relay::keep_secret(std::filesystem::path{settings.state_dir} / "webhook-secret", 32);
+    if (!secret) return tl::unexpected(secret.error());
+    settings.webhook_secrets = {*secret};
+  }
+
+  const base::SystemClock clock;
+  const auto store = store::open(settings.db);
+  if (!store) return tl::unexpected(store.error());
+  relay::AllowlistFile allowlist{settings.allowlist, **store, clock};
+  if (auto read = allowlist.load(); !read) return tl::unexpected(read.error());
+
+  const auto address = parse_listen(settings.listen);
+  if (!address) return tl::unexpected(address.error());
+  std::promise<App*> promise;
+  net::ServerOptions server_options;
+  server_options.host = address->host;
+  server_options.port = address->port;
+  server_options.body_limit = relay::Relay::body_limit;
+  // Requests that come before the parts stand wait for them.
+  auto server = net::Server::start(
+      server_options, [app = promise.get_future().share()](const net::Request& request) {
+        App* const ready = app.get();
+        if (ready != nullptr) return ready->handle(request);
+        return relay::refuse({Fault::unavailable, "the server could not start"}, "serve");
+      });
+  if (!server) return tl::unexpected(server.error());
+  const std::string url = url_of(settings, address->host, (*server)->port());
+  App app{**store, clock, allowlist, net::Client::create(), settings, url};
+  if (auto opened = app.open(options.local, issuers_given); !opened) {
+    promise.set_value(nullptr);
+    (*server)->stop(std::chrono::milliseconds{0});
+    return tl::unexpected(opened.error());
+  }
+  promise.set_value(&app);
+
+  log::info("listening on " + url, {{"db", store::redact(settings.db)}, {"local", options.local}});
+  if (globals.json) {
+    const boost::json::object line{{"url", url}, {"pid", ::getpid()}};
+    std::printf("%s\n", boost::json::serialize(line).c_str());
+    std::fflush(stdout);
+  }
+
+  const int number = stop_signal.wait();
+  log::info("stopping", {{"signal", number}});
+  (*server)->stop(k_grace);
+  app.stop();
+  (*store)->interrupt();
+  log::info("stopped");
+  return base::ExitCode::ok;
+}
+
+const Registration k_registration{
+    "serve", [](CLI::App& app, Globals& globals, Action& action) {
+      auto* command = app.add_subcommand("serve", "Run the relay and the pages");
+      command->footer(
+          "Settings come from a file, the environment and these options: `crosscheck settings show`.\n"
+          "SIGINT or SIGTERM ends it after what is in progress; a second one at once.\n"
+          "Example:\n"
+          "  crosscheck serve --local --allowlist allowlist.yaml \\\n"
+          "    --command 'org/backend=./run-tests.sh' --listen 127.0.0.1:8080");
+      const auto options = std::make_shared<Options>();
+      command->add_flag("--local", options->local,
+                        "Without GitHub: events start local commands, tokens are issued here");
+      command->add_option("--listen", options->listen, "HOST:PORT; port 0 is any free one");
+      command->add_option("--allowlist", options->allowlist, "The backends and their levels (YAML)");
+      command->add_option("--command", options->commands,
+                          "owner/repo=COMMAND, run by /bin/sh for each event (with --local)")
+          ->expected(1)
+          ->take_all()
+          ->allow_extra_args(false);
+      command->add_option("--state-dir", options->state_dir, "Where secrets and job logs are kept");
+      command->add_option("--public-url", options->public_url, "How jobs reach this server");
+      command->add_option("--upstream", options->upstream, "The upstream repository, owner/repo");
+      command->callback([&globals, &action, options] {
+        action = [&globals, options] { return serve(globals, *options); };
+      });
+    }};
+
+}  // namespace
+}  // namespace crosscheck::cli

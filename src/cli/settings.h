@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "command.h"
+#include "crosscheck/base/result.h"
+
+// The program's own settings: one YAML file, over it the environment (with the names of PyTorch's relay),
+// over it the command line. Everything is checked before anything starts.
+namespace crosscheck::cli {
+
+struct OidcIssuer {
+  std::string issuer;  // the token's `iss`
+  std::string keys;    // address of its key set
+  std::string identity_claim = {};  // the claim that holds owner/repo; empty: as GitHub's tokens
+};
+
+struct Settings {
+  std::string db = ".crosscheck/crosscheck.db";
+  std::string upstream_repo = "pytorch/pytorch";
+  std::string listen = "127.0.0.1:8080";
+  std::string public_url;  // how jobs reach this server; empty: from where it listens
+  std::string state_dir = ".crosscheck";
+  std::string allowlist;      // a file
+  std::string allowlist_url;  // PyTorch's relay reads it from GitHub
+  std::string ci_providers_url;
+  std::string github_api_url = "https://api.github.com";
+  std::string github_app_id;
+  std::string github_app_private_key;       // PEM
+  std::vector<std::string> webhook_secrets;  // any of them is accepted
+  std::string oidc_audience = "pytorch-cross-repo-ci-relay";
+  std::vector<OidcIssuer> oidc_issuers = {
+      {"https://token.actions.githubusercontent.com",
+       "https://token.actions.githubusercontent.com/.well-known/jwks"}};
+  std::string label_prefix = "ciflow/crcr/";
+  std::int64_t allowlist_ttl_seconds = 1;
+  std::int64_t max_dispatch_workers = 32;
+  std::int64_t rate_limit_per_min = 100;
+  std::int64_t status_ttl_seconds = 3 * 24 * 3600;
+  std::int64_t zombie_timeout_seconds = 6 * 3600;
+  std::int64_t local_job_concurrency = 1;
+  std::vector<std::pair<std::string, std::string>> local_commands;  // owner/repo, command
+};
+
+// For people: one setting with its value (secrets hidden) and where it comes from.
+struct ShownSetting {
+  std::string name;
+  std::string value;
+  std::string origin;  // "default", "FILE:line", "$NAME", "--option"
+};
+
+struct LoadedSettings {
+  Settings values;
+  std::vector<ShownSetting> shown;
+  std::vector<std::string> unused;  // variables of PyTorch's relay that mean nothing here
+};
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+[[nodiscard]] Environment process_environment();
+
+// A setting given on the command line: its name, the option, the text.
+struct Flag {
+  std::string name;
+  std::string option;
+  std::string text;
+};
+
+// Reads `file` (empty: crosscheck.settings.yaml if it exists), the environment and the flags. The error
+// names the setting and its origin.
+[[nodiscard]] base::Result<LoadedSettings> load_settings(const std::string& file,
+                                                         const Environment& environment,
+                                                         const std::vector<Flag>& flags);
+
+// "HOST:PORT" or "[v6]:PORT".
+struct ListenAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+[[nodiscard]] base::Result<ListenAddress> parse_listen(std::string_view text);
+
+}  // namespace crosscheck::cli
