@@ -295,9 +295,9 @@ Result<Device> resolve_device(const std::string& name, const std::string& module
   if (device.path.empty()) {
     std::vector<fs::path> candidates;
     if (const auto tree = source_tree(surroundings)) {
-      candidates.push_back(*tree / "examples" / "reference_device" / "python");
+      candidates.push_back(*tree / "build" / "refdev");  // where scripts/setup builds it
     }
-    candidates.push_back(installed_share(surroundings) / "reference_device" / "python");
+    candidates.push_back(installed_share(surroundings) / "refdev");
     std::error_code error;
     for (const auto& candidate : candidates) {
       if (fs::is_directory(candidate, error)) {
