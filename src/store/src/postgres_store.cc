@@ -316,8 +316,8 @@ class PostgresTx final : public ScriptTx {
         if (!sent) break;
       }
     }
-    // The first failed call decides whether to try again, whatever the body made of it.
-    if (failed_) return failed_;
+    // Whether to try again is for the first failed call to say; in words, a body may say more.
+    if (failed_ && (done || failed_->retry != Retry::no)) return failed_;
     if (!done) return Failure{done.error()};
     return std::nullopt;
   }

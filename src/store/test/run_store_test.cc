@@ -1,0 +1,193 @@
+#include "crosscheck/store/run_store.h"
+
+#include <chrono>
+#include <thread>
+
+#include "harness.h"
+
+namespace crosscheck::store::testing {
+namespace {
+
+using base::Fault;
+using base::Outcome;
+using base::Result;
+using base::RunResults;
+using base::TestResult;
+
+class RunStore : public StoreTest {
+ protected:
+  Result<std::int64_t> import(const RunResults& run, const std::string& digest) {
+    return store().write_value([&](Tx& tx) { return import_run(tx, run, digest); });
+  }
+  std::string text(const std::string& sql) { return query(sql).at(0).text(0); }
+};
+INSTANTIATE_TEST_SUITE_P(Stores, RunStore, ::testing::ValuesIn(backends()), backend_name);
+
+TestResult result(int test, int attempt = 1, Outcome outcome = Outcome::passed) {
+  TestResult made;
+  made.id = {"test_ops.py", "TestOps", "test_add",
+             R"({"device":"refdev:0","n":")" + std::to_string(test) + R"("})"};
+  made.node_id = "test_ops.py::TestOps::test_add_" + std::to_string(test);
+  made.attempt = attempt;
+  made.outcome = outcome;
+  if (outcome == Outcome::failed) {
+    made.kind = base::FailureKind::numerical_mismatch;
+    made.fingerprint = "f00";
+    made.message = "Tensor-likes are not close! é";
+    made.detail = "Traceback";
+    made.mismatch = base::Mismatch{0.5, std::nullopt, 1e-5, 1.3e-6};
+  }
+  made.duration = std::chrono::milliseconds{test};
+  return made;
+}
+
+RunResults make_run(const std::string& id, int tests) {
+  RunResults run;
+  run.header.run_id = id;
+  run.header.combination = {"refdev", "abc", "2.13.0", "suite1", "refdev", "env"};
+  run.header.command = {"crosscheck", "run", "--quick"};
+  run.header.selection = "bundled suite, quick set";
+  run.header.started_at = base::from_micros(1'000'000);
+  run.header.finished_at = base::from_micros(9'000'000);
+  run.header.environment = {{"python", "3.11"}, {"os", "Debian \"12\""}};
+  for (int i = 0; i < tests; ++i) run.results.push_back(result(i));
+  return run;
+}
+
+TEST_P(RunStore, FillsARunWhileItGoesOn) {
+  const RunResults run = make_run("r1", 0);
+  auto id = store().write_value([&](Tx& tx) { return begin_run(tx, run.header); });
+  ASSERT_OK(id);
+  EXPECT_TRUE(query("SELECT finished_at FROM runs").at(0).is_null(0));
+  const auto add = [&](std::vector<TestResult> results) {
+    EXPECT_OK(store().write([&](Tx& tx) { return add_results(tx, *id, results); }));
+  };
+  add({result(1), result(2, 1, Outcome::failed)});
+  add({result(2, 1, Outcome::failed), result(2, 2, Outcome::passed),
+       result(3, 1, Outcome::crashed)});
+  add({});
+  EXPECT_OK(
+      store().write([&](Tx& tx) { return finish_run(tx, *id, base::from_micros(5'000'000)); }));
+  EXPECT_EQ(count("test_results"), 4);
+  EXPECT_EQ(count("tests"), 3);
+  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"crashed":1,"passed":2})");
+  EXPECT_EQ(query("SELECT finished_at FROM runs").at(0).time(0), base::from_micros(5'000'000));
+  EXPECT_EQ(text("SELECT command FROM runs"), R"(["crosscheck","run","--quick"])");
+  EXPECT_EQ(text("SELECT environment FROM runs"), R"({"os":"Debian \"12\"","python":"3.11"})");
+  const Row row = query(
+                      "SELECT r.outcome, r.kind, r.fingerprint, r.node_id, r.message, r.detail, "
+                      "r.mismatch, r.duration_us, t.variant FROM test_results r JOIN tests t "
+                      "ON t.id = r.test WHERE r.outcome = 'failed'")
+                      .at(0);
+  const TestResult failed = result(2, 1, Outcome::failed);
+  EXPECT_EQ(row.text(1), "numerical_mismatch");
+  EXPECT_EQ(row.text(2), failed.fingerprint);
+  EXPECT_EQ(row.text(3), failed.node_id);
+  EXPECT_EQ(row.text(4), failed.message);
+  EXPECT_EQ(row.text(5), failed.detail);
+  EXPECT_THAT(row.text(6), ::testing::HasSubstr(R"("absolute":0.5)"));
+  EXPECT_EQ(row.integer(7), 2000);
+  EXPECT_EQ(row.text(8), failed.id.variant);
+}
+
+TEST_P(RunStore, ARunIdIsUsedOnce) {
+  const RunResults run = make_run("r1", 0);
+  EXPECT_OK(store().write_value([&](Tx& tx) { return begin_run(tx, run.header); }));
+  const auto again = store().write_value([&](Tx& tx) { return begin_run(tx, run.header); });
+  EXPECT_FAULT(again, Fault::conflict);
+  EXPECT_THAT(again.error().message, ::testing::HasSubstr("r1"));
+}
+
+TEST_P(RunStore, FinishingNoRunIsNotFound) {
+  EXPECT_FAULT(store().write([](Tx& tx) { return finish_run(tx, 77, {}); }), Fault::not_found);
+  EXPECT_FAULT(store().write([](Tx& tx) { return add_results(tx, 77, {result(1)}); }),
+               Fault::conflict);
+  EXPECT_EQ(count("tests"), 0);
+}
+
+TEST_P(RunStore, ImportsOnce) {
+  const RunResults run = make_run("r1", 150);
+  const auto first = import(run, "d1");
+  ASSERT_OK(first);
+  EXPECT_EQ(import(run, "d1"), *first);
+  EXPECT_EQ(count("runs"), 1);
+  EXPECT_EQ(count("test_results"), 150);
+  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"passed":150})");
+  EXPECT_FAULT(import(make_run("r1", 3), "d2"), Fault::conflict);
+  EXPECT_EQ(count("test_results"), 150);
+  // Another run of the same tests and combination.
+  EXPECT_OK(import(make_run("r2", 150), "d3"));
+  EXPECT_EQ(count("tests"), 150);
+  EXPECT_EQ(count("combinations"), 1);
+}
+
+TEST_P(RunStore, AnImportLeavesARunMadeHereAsItIs) {
+  const RunResults run = make_run("r1", 20);
+  auto id = store().write_value([&](Tx& tx) { return begin_run(tx, run.header); });
+  ASSERT_OK(id);
+  EXPECT_EQ(import(run, "d1"), *id);
+  EXPECT_EQ(text("SELECT results_digest FROM runs"), "d1");
+  EXPECT_EQ(count("test_results"), 0);
+  EXPECT_EQ(import(run, "d1"), *id);
+}
+
+TEST_P(RunStore, ImportsOfOneRunAtOnceMakeOne) {
+  const RunResults run = make_run("r1", 200);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { EXPECT_OK(import(run, "d1")); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count("runs"), 1);
+  EXPECT_EQ(count("test_results"), 200);
+}
+
+TEST_P(RunStore, ImportsOfTheSameTestsAtOnceShareThem) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_OK(import(make_run("r" + std::to_string(i), 200), "d" + std::to_string(i)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count("runs"), 4);
+  EXPECT_EQ(count("tests"), 200);
+  EXPECT_EQ(count("test_results"), 800);
+}
+
+TEST_P(RunStore, TenThousandResultsAreQuick) {
+  const RunResults run = make_run("big", 10'000);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_OK(import(run, "d1"));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  RecordProperty("seconds", std::to_string(took.count()));
+  EXPECT_EQ(count("test_results"), 10'000);
+  // A statement or a round trip for each result would be far beyond this, on any machine.
+  EXPECT_LT(took.count(), 10.0);
+}
+
+// Whatever call fails, the store is as before or as after.
+TEST(RunStoreFaults, AFailingImportLeavesNothing) {
+  TempDir dir;
+  auto inner = open(dir / "store.db");
+  ASSERT_OK(inner);
+  const RunResults run = make_run("r1", 10);
+  for (std::int64_t n = 1;; ++n) {
+    ASSERT_LT(n, 1000);
+    FaultyStore store{**inner};
+    store.fail_at(n, Fault::full);
+    const auto imported = store.write_value([&](Tx& tx) { return import_run(tx, run, "d1"); });
+    if (imported) {
+      EXPECT_LT(store.calls(), n);
+      EXPECT_GT(n, 5);
+      break;
+    }
+    EXPECT_FAULT(imported, Fault::full);
+    EXPECT_EQ(store.calls(), n);
+    for (const char* table : {"runs", "combinations", "tests", "test_results"}) {
+      EXPECT_EQ(read_one(**inner, std::string{"SELECT COUNT(*) FROM "} + table), 0) << n;
+    }
+  }
+  EXPECT_EQ(read_one(**inner, "SELECT COUNT(*) FROM test_results"), 10);
+}
+
+}  // namespace
+}  // namespace crosscheck::store::testing
