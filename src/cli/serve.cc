@@ -1,7 +1,7 @@
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
@@ -190,6 +190,8 @@ class App {
     if (auto response = relay_->handle(request)) return std::move(*response);
     if (issuer_)
       if (auto response = issuer_->handle(request)) return std::move(*response);
+    if (local_target_)
+      if (auto response = local_target_->handle(request)) return std::move(*response);
     if (auto response = hud_->handle(request)) return std::move(*response);
     const bool page = request.method == "GET" || request.method == "HEAD";
     for (const std::string_view machine : {"/github/", "/api/", "/local/"})
@@ -256,8 +258,10 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   if (!loaded) return tl::unexpected(loaded.error());
   Settings& settings = loaded->values;
   if (auto ready = check(settings, options.local); !ready) return tl::unexpected(ready.error());
-  for (const std::string& name : loaded->unused)
-    log::info("settings.unused", {{"variable", name}, {"reason", "a part of PyTorch's relay that has no counterpart here"}});
+  if (!loaded->unused.empty())
+    log::info("settings.unused",
+              {{"variables", fmt::format("{}", fmt::join(loaded->unused, " "))},
+               {"reason", "of parts of PyTorch's relay that are built in here"}});
   if (!settings.ci_providers_url.empty())
     log::warning("settings.unused",
                  {{"setting", "ci_providers_url"},

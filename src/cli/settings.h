@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "command.h"
 #include "crosscheck/base/result.h"
 
 // The program's own settings: one YAML file, over it the environment (with the names of PyTorch's relay),

@@ -6,6 +6,7 @@
 
 #include <boost/json/serialize.hpp>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -21,6 +22,7 @@ namespace {
 namespace log = base::log;
 namespace json = base::json;
 
+constexpr std::size_t k_shown_log = 4 * 1024 * 1024;
 constexpr auto k_look_again = std::chrono::milliseconds{50};
 
 // The body is the verified webhook's, known to be one JSON value: it goes in as it came.
@@ -72,6 +74,23 @@ std::size_t LocalTarget::room() const {
   const std::lock_guard lock{mutex_};
   const std::size_t used = running_count_ + waiting_.size();
   return stopping_ || used >= options_.concurrency ? 0 : options_.concurrency - used;
+}
+
+std::optional<net::Response> LocalTarget::handle(const net::Request& request) const {
+  const auto parts = net::split_path(request.path);
+  if (parts.size() != 5 || parts[2] != "actions" || parts[3] != "runs") return std::nullopt;
+  if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
+  std::int64_t run_id = 0;
+  const std::string_view digits = parts[4];
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), run_id);
+  if (error != std::errc{} || end != digits.data() + digits.size() || run_id < 1000)
+    return std::nullopt;
+  const auto log_path = options_.jobs_dir / (std::to_string(run_id / 1000) + ".log");
+  const auto text = base::read_file(log_path, k_shown_log);
+  if (!text && text.error().fault == base::Fault::too_large)
+    return net::Response::text(200, "The output is too long to be shown here: " + log_path.string());
+  if (!text) return std::nullopt;
+  return net::Response::text(200, base::to_utf8(*text));
 }
 
 std::size_t LocalTarget::running() const {

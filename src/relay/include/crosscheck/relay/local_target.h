@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "crosscheck/net/http.h"
 #include "crosscheck/relay/target.h"
 
 namespace crosscheck::relay {
@@ -34,6 +36,10 @@ class LocalTarget final : public DispatchTarget {
 
   void send(Dispatch dispatch, std::function<void(Answer)> done) override;
   [[nodiscard]] std::size_t room() const override;
+
+  // GET /<owner>/<repo>/actions/runs/<run id>: what the job has printed, where GitHub would show it.
+  // Nothing for other paths.
+  [[nodiscard]] std::optional<net::Response> handle(const net::Request& request) const;
 
   // Ends running jobs (TERM, KILL after `grace`) and starts no more. May be called twice.
   void stop(base::Duration grace);
