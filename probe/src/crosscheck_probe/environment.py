@@ -83,6 +83,18 @@ def prepare(device: Device, test_machinery: bool) -> None:
             )
 
 
+def restore_device_type() -> None:
+    """Undoes what one file's tests leave for the next in torch's test machinery.
+
+    The first class that is made for a PrivateUse1 device is named after `privateuse1`, those after
+    it in the process after the device. A file's node ids must not depend on the files before it.
+    """
+    machinery = sys.modules.get("torch.testing._internal.common_device_type")
+    base = getattr(machinery, "PrivateUse1TestBase", None)
+    if base is not None:
+        base.device_type = "privateuse1"
+
+
 def describe(device: Device, suite: Suite | None) -> dict[str, Any]:
     """Returns the fields of the `environment` line. Call `prepare` before."""
     import torch

@@ -109,7 +109,7 @@ def describe(value: Any) -> tuple[str, bool]:
 
 
 def variant_of(parameters: dict[str, Any], case: str) -> dict[str, str]:
-    """Returns the parameters as text, with `case`, the collected name, where they do not suffice."""
+    """Returns the parameters as text; `case`, the collected name, where they do not suffice."""
     variant: dict[str, str] = {}
     whole = True
     for key, value in parameters.items():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from crosscheck_probe.channel import Channel
+from crosscheck_probe.environment import restore_device_type
 from crosscheck_probe.facts import TestFacts, facts_of
 from crosscheck_probe.request import Suite
 from crosscheck_probe.text import (
@@ -105,6 +106,8 @@ class Session:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, None]:
         is_file = isinstance(collector, pytest.Module)
+        if is_file:
+            restore_device_type()
         if is_file and self._collect_only:
             self._channel.emit("collecting", file=self._file_of(collector))
         result = yield

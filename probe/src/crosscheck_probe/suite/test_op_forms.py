@@ -1,0 +1,94 @@
+"""Other ways to call an operator: in place, into `out=`, on strided inputs, as a method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from crosscheck_suite import SuiteCase, comparable_ops, moved, quick_op, samples_of
+from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
+from torch.utils._pytree import tree_map
+
+_QUICK = ("add", "mul", "clamp", "sigmoid", "exp", "mm", "sum", "hypot")
+
+
+def _strided(value: Any) -> Any:
+    """Returns `value` with every tensor spread over every second element of a larger one."""
+
+    def spread(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0 or leaf.layout != torch.strided:
+            return leaf
+        room = leaf.new_empty((*leaf.shape[:-1], leaf.shape[-1] * 2))
+        return room[..., ::2].copy_(leaf)
+
+    return tree_map(spread, value)
+
+
+class TestOperatorForms(SuiteCase):
+    @quick_op(torch.float32, ops=_QUICK)
+    @ops(
+        [op for op in comparable_ops() if op.inplace_variant is not None],
+        allowed_dtypes=(torch.float32,),
+    )
+    def test_in_place(self, device: str, dtype: torch.dtype, op: Any) -> None:
+        tried = 0
+        for sample in samples_of(op, dtype):
+            if sample.broadcasts_input or not isinstance(sample.input, torch.Tensor):
+                continue
+            on_device = moved(sample, device)
+            expected = op(sample.input, *sample.args, **sample.kwargs)
+            if not isinstance(expected, torch.Tensor) or expected.dtype != sample.input.dtype:
+                continue
+            target = on_device.input
+            result = op.inplace_variant(target, *on_device.args, **on_device.kwargs)
+            self.assertIs(result, target)
+            self.assert_agrees(target, expected, device, f"{op.full_name}: {sample.summary()}")
+            tried += 1
+        if tried == 0:
+            self.skipTest(f"no sample of {op.full_name} can be written in place")
+
+    @quick_op(torch.float32, ops=_QUICK)
+    @ops([op for op in comparable_ops() if op.supports_out], allowed_dtypes=(torch.float32,))
+    def test_out(self, device: str, dtype: torch.dtype, op: Any) -> None:
+        tried = 0
+        for sample in samples_of(op, dtype):
+            on_device = moved(sample, device)
+            expected = op(sample.input, *sample.args, **sample.kwargs)
+            if isinstance(expected, torch.Tensor):
+                out: Any = torch.empty_like(expected, device=device)
+            elif isinstance(expected, (list, tuple)):
+                out = tuple(torch.empty_like(e, device=device) for e in expected)
+            else:
+                continue
+            op(on_device.input, *on_device.args, **on_device.kwargs, out=out)
+            context = f"{op.full_name}: {sample.summary()}"
+            self.assert_agrees(
+                out, expected if torch.is_tensor(expected) else tuple(expected), device, context
+            )
+            tried += 1
+        if tried == 0:
+            self.skipTest(f"no sample of {op.full_name} has a result to write into")
+
+    @ops(comparable_ops(), dtypes=OpDTypes.any_one)
+    def test_strided_inputs(self, device: str, dtype: torch.dtype, op: Any) -> None:
+        tried = 0
+        for sample in samples_of(op, dtype, 4):
+            if not isinstance(sample.input, torch.Tensor) or sample.input.dim() == 0:
+                continue
+            on_device = moved(sample, device)
+            spread = _strided(on_device.input)
+            args, kwargs = _strided(list(on_device.args)), _strided(on_device.kwargs)
+            expected = op(sample.input, *sample.args, **sample.kwargs)
+            if op.name.split(".")[-1] in ("as_strided", "as_strided_scatter", "stride"):
+                continue
+            actual = op(spread, *args, **kwargs)
+            if op.name.split(".")[-1].startswith(("eig", "svd", "qr", "geqrf", "lu")):
+                expected = sample.output_process_fn_grad(expected)
+                actual = sample.output_process_fn_grad(actual)
+            self.assert_agrees(actual, expected, device, f"{op.full_name}: {sample.summary()}")
+            tried += 1
+        if tried == 0:
+            self.skipTest(f"no sample of {op.full_name} can be spread")
+
+
+instantiate_device_type_tests(TestOperatorForms, globals())
