@@ -48,6 +48,7 @@ Result<base::ExitCode> check(const Globals& globals, const std::string& file) {
 const Registration k_registration{
     "allowlist", [](CLI::App& app, Globals& globals, Action& action) {
       auto* command = app.add_subcommand("allowlist", "The list of backends and their levels");
+      command->footer("Example:\n  crosscheck allowlist check allowlist.yaml");
       command->require_subcommand(1);
       auto* checking = command->add_subcommand(
           "check", "Check a file; exit code 3 and file:line:column when it is wrong");
