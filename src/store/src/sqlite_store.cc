@@ -172,13 +172,32 @@ class Connection {
   [[nodiscard]] const std::string& path() const { return path_; }
 
   [[nodiscard]] Error error(const SQLite::Exception& exception, std::string_view sql) const {
-    const int code = exception.getErrorCode() & 0xff;
-    const bool system = code == SQLITE_IOERR || code == SQLITE_CANTOPEN;
-    return sqlite_error(code, exception.getExtendedErrorCode(), exception.what(),
-                        system ? sqlite3_system_errno(database_.getHandle()) : 0, path_, sql);
+    const int extended = exception.getExtendedErrorCode();
+    return sqlite_error(exception.getErrorCode() & 0xff, extended, exception.what(),
+                        last_errno(extended), path_, sql);
   }
 
  private:
+  // Of the system call behind an error; 0 if there was none.
+  [[nodiscard]] int last_errno(int extended) const {
+    const int code = extended & 0xff;
+    if (code != SQLITE_IOERR && code != SQLITE_CANTOPEN) return 0;
+    if (extended == SQLITE_IOERR_WRITE || extended == SQLITE_IOERR_TRUNCATE ||
+        extended == SQLITE_IOERR_FSYNC) {
+      // What the connection remembers is overwritten while it rolls back; the files remember
+      // better.
+      for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
+        sqlite3_file* file = nullptr;
+        int number = 0;
+        sqlite3_file_control(handle(), "main", which, &file);
+        if (file == nullptr || file->pMethods == nullptr) continue;
+        file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &number);
+        if (number != 0) return number;
+      }
+    }
+    return sqlite3_system_errno(handle());
+  }
+
   template <class OnRow>
   Result<void> step_all(std::string_view sql, const Parameters& parameters, OnRow on_row) {
     if (auto ok = check_parameters(parameters); !ok) return ok;
