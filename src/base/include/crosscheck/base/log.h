@@ -24,9 +24,17 @@ void set_level(Level level);  // default: info
 [[nodiscard]] bool parse_level(std::string_view name, Level& level);
 void write(Level level, std::string_view event, std::initializer_list<Field> fields);
 
-inline void debug(std::string_view event, std::initializer_list<Field> f = {}) { write(Level::debug, event, f); }
-inline void info(std::string_view event, std::initializer_list<Field> f = {}) { write(Level::info, event, f); }
-inline void warning(std::string_view event, std::initializer_list<Field> f = {}) { write(Level::warning, event, f); }
-inline void error(std::string_view event, std::initializer_list<Field> f = {}) { write(Level::error, event, f); }
+inline void debug(std::string_view event, std::initializer_list<Field> f = {}) {
+  write(Level::debug, event, f);
+}
+inline void info(std::string_view event, std::initializer_list<Field> f = {}) {
+  write(Level::info, event, f);
+}
+inline void warning(std::string_view event, std::initializer_list<Field> f = {}) {
+  write(Level::warning, event, f);
+}
+inline void error(std::string_view event, std::initializer_list<Field> f = {}) {
+  write(Level::error, event, f);
+}
 
 }  // namespace crosscheck::base::log

@@ -8,8 +8,8 @@
 
 namespace crosscheck::base {
 
-// A repository on GitHub, `owner/name`. Spelling is kept for showing; comparison ignores ASCII case, as
-// GitHub's does. `key()` is the lower-case form that stores and maps use.
+// A repository on GitHub, `owner/name`. Spelling is kept for showing; comparison ignores ASCII
+// case, as GitHub's does. `key()` is the lower-case form that stores and maps use.
 class RepoName {
  public:
   // Owner: letters, digits, `-`, `_`; name: those and `.`; at most 39+100 characters.

@@ -8,7 +8,8 @@
 
 namespace crosscheck::base {
 
-// What kind of thing went wrong. Decides the exit code (`exit_code`) and, in a server, the HTTP status.
+// What kind of thing went wrong. Decides the exit code (`exit_code`) and, in a server, the HTTP
+// status.
 enum class Fault : std::uint8_t {
   usage,          // the command line is wrong
   invalid_input,  // a file, body or argument is not what it should be
@@ -26,8 +27,8 @@ enum class Fault : std::uint8_t {
   internal,       // a bug here
 };
 
-// One failure. `message` is for the person who can act on it and holds no secret; it names the place
-// (file:line:column, field, URL). `remedy`, where there is one, is the next thing to do.
+// One failure. `message` is for the person who can act on it and holds no secret; it names the
+// place (file:line:column, field, URL). `remedy`, where there is one, is the next thing to do.
 struct Error {
   Fault fault = Fault::internal;
   std::string message;
@@ -51,7 +52,14 @@ using Result = tl::expected<T, E>;
 
 // The documented exit codes of every command: 0 ok, 1 the answer is no, 2 usage, 3 bad input,
 // 4 environment, 5 internal.
-enum class ExitCode : int { ok = 0, no = 1, usage = 2, bad_input = 3, environment = 4, internal = 5 };
+enum class ExitCode : int {
+  ok = 0,
+  no = 1,
+  usage = 2,
+  bad_input = 3,
+  environment = 4,
+  internal = 5
+};
 [[nodiscard]] ExitCode exit_code(Fault fault);
 
 }  // namespace crosscheck::base

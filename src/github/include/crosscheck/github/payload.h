@@ -20,9 +20,9 @@ struct ClientPayload {
 
 // The `client_payload` of a dispatch: {"event_type", "delivery_id", "payload": the webhook's body}.
 // A body that does not fit loses what downstream workflows do not read, step by step, and
-// `"truncated": true` says so; the fields that relay-contract.md lists stay, cut only where one of
-// them alone is absurdly long. Pure. `invalid_input`: the body is no JSON object, or the id is too
-// long or not UTF-8.
+// `"truncated": true` says so; what they do read (k_kept in payload.cc) stays, cut only where one
+// of those texts alone is absurdly long. Pure. `invalid_input`: the body is no JSON object, or the
+// id is too long or not UTF-8.
 [[nodiscard]] base::Result<ClientPayload> make_client_payload(std::string_view event_type,
                                                               std::string_view delivery_id,
                                                               std::string_view webhook_body);
