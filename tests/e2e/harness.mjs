@@ -174,6 +174,40 @@ export function dispatched(folder) {
   return existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
 }
 
+// Settings of a server whose one backend runs tests on the reference device, as the demo's does. `select`: which.
+export function refdevSettings(folder, {select, device = {operators: 'all'}}) {
+  const allowlist = write(folder, 'allowlist.yaml', 'L2:\n  - example/refdev\n');
+  return {
+    settings: `upstream_repo: ${upstream}
+webhook_secret: ${secret}
+state_dir: ${join(folder, 'state')}
+allowlist: ${allowlist}
+local_commands:
+  example/refdev: ${join(root, 'examples/local/ci.sh')} --select '${select}'
+`,
+    env: {
+      CROSSCHECK_BIN: crosscheck,
+      CROSSCHECK_PYTHON: python,
+      DEMO_RESULTS: join(folder, 'results'),
+      REFDEV_CONFIG: write(folder, 'refdev.json', JSON.stringify(device)),
+    },
+  };
+}
+
+// The job that `delivery` started, from the pull request's JSON, once it has ended.
+export function endedJob(server, pullRequestNumber, delivery, seconds = 300) {
+  return eventually(
+    `the job of ${delivery} has ended`,
+    async () => {
+      const {commits} = await server.json(`/pr/${pullRequestNumber}.json`);
+      const jobs = commits.flatMap(({backends}) => backends.flatMap((backend) => backend.jobs));
+      const job = jobs.find(({established}) => established.delivery_id === delivery);
+      return job?.established.completed_at && job;
+    },
+    seconds,
+  );
+}
+
 // Settings of a server that dispatches to `github`, a double.
 export function githubSettings(folder, {github, repositories, more = ''}) {
   const allowlist = write(
