@@ -275,8 +275,12 @@ TEST(Client, CarriesLargeBinaryBodiesBothWays) {
   for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 2654435761U >> 13);
   ServerOptions options;
   options.body_limit = [](const Request&) { return std::size_t{32} << 20; };
-  const auto server =
-      start([](const Request& request) { return Response{200, {}, request.body}; }, options);
+  const auto server = start(
+      [](const Request& request) {
+        EXPECT_EQ(request.headers.get("Expect"), std::nullopt);
+        return Response{200, {}, request.body};
+      },
+      options);
   ClientRequest request = to("PUT", at(server->port()), body);
   request.body_limit = body.size();
   const ClientResult result = Client::create()->send(std::move(request));
