@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
@@ -69,5 +72,19 @@ def _internal(channel: Channel, error: BaseException) -> int:
     return EXIT_INTERNAL
 
 
+def _leave(code: int) -> NoReturn:
+    """Ends the process without tearing the interpreter down.
+
+    A device's threads that meet a finalizing interpreter abort it, after all was reported.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # a test closed it
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import resource
 import sys
 import threading
 from typing import Any
 
 EXIT_CHANNEL_LOST = 6
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Channel:
@@ -64,6 +67,7 @@ class Channel:
 
 
 def encode_line(record: dict[str, Any]) -> bytes:
-    """Returns `record` as one line of UTF-8; what UTF-8 cannot hold is written as an escape."""
+    """Returns `record` as one line of UTF-8; half a surrogate pair is spelled out in ASCII."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+    # The escape JSON has for it is one that strict readers refuse.
+    return _SURROGATE.sub(lambda m: f"\\\\u{ord(m.group()):04x}", text).encode("utf-8") + b"\n"

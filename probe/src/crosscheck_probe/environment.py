@@ -86,13 +86,16 @@ def prepare(device: Device, test_machinery: bool) -> None:
 def restore_device_type() -> None:
     """Undoes what one file's tests leave for the next in torch's test machinery.
 
-    The first class that is made for a PrivateUse1 device is named after `privateuse1`, those after
-    it in the process after the device. A file's node ids must not depend on the files before it.
+    The first class made for a PrivateUse1 device is named after `privateuse1`. Making it sets the
+    device up, and those after it in the process are named after the device. A file's node ids must
+    not depend on the files before it.
     """
     machinery = sys.modules.get("torch.testing._internal.common_device_type")
     base = getattr(machinery, "PrivateUse1TestBase", None)
     if base is not None:
         base.device_type = "privateuse1"
+        if "primary_device" in vars(base):
+            del base.primary_device
 
 
 def describe(device: Device, suite: Suite | None) -> dict[str, Any]:

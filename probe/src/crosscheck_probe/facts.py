@@ -142,8 +142,11 @@ def facts_of(
     path: str,
     markers: tuple[str, ...] = (),
     pytest_parameters: dict[str, Any] | None = None,
+    case: str = "",
 ) -> TestFacts:
-    """Gathers a test's facts. `pytest_parameters`: those of pytest's own parametrize."""
+    """Gathers a test's facts. `name`: the collected one, without what pytest's own parametrize
+    adds; with that and its parameters it is `case` and `pytest_parameters`.
+    """
     held = held_parameters(function)
     parameters = {**held, **(pytest_parameters or {})}
     found = set(markers)
@@ -156,7 +159,7 @@ def facts_of(
     return TestFacts(
         class_name=generic_class(cls),
         method=generic_method(name, function) if generated else name,
-        variant=variant_of(parameters, name),
+        variant=variant_of(parameters, case or name),
         line=line_of(function, path),
         quick=is_quick(function, held),
         markers=tuple(sorted(found)),

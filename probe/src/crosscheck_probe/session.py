@@ -55,6 +55,7 @@ class _Running:
     failures: list[_Failure] = field(default_factory=list)
     failed: bool = False
     skipped: str | None = None
+    skip_phase: str = "call"
     xfailed: str | None = None
     xpassed: str | None = None
     strict: bool = False
@@ -82,10 +83,12 @@ class Session:
         self._running: _Running | None = None
         self._last_error: BaseException | None = None
         self._folder = os.getcwd()
+        self._missing: list[str] = []
+        self._complete = False
         self.internal_error: BaseException | None = None
 
-    def run(self, files: Iterable[str]) -> int:
-        """Runs pytest over `files`, relative to the suite's root; returns pytest's exit code."""
+    def run(self, files: Iterable[str]) -> None:
+        """Runs pytest over `files`, relative to the suite's root; sets `internal_error`."""
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         for variable in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
             os.environ.pop(variable, None)
@@ -94,7 +97,17 @@ class Session:
         for plugin in _HARNESS_PLUGINS:
             arguments += ["-p", f"no:{plugin}"]
         arguments += [os.path.join(self._suite.root, file) for file in files]
-        return int(pytest.main(arguments, plugins=[self]))
+        try:
+            pytest.main(arguments, plugins=[self])
+        except Exception as error:
+            # Once all was reported, what pytest meets while it ends changes nothing: a test may
+            # have closed descriptors that pytest means to close.
+            if not self._complete:
+                self.internal_error = error
+        if not self._complete and self.internal_error is None:
+            self.internal_error = RuntimeError(
+                "pytest ended before it ran anything; see its output"
+            )
 
     def pytest_configure(self, config: pytest.Config) -> None:
         # pytest's other styles print the arguments of the functions in a traceback, and the text
@@ -197,12 +210,13 @@ class Session:
         function = getattr(function, "__func__", function)
         callspec = getattr(item, "callspec", None)
         return facts_of(
-            item.name,
+            name,
             cls,
             function,
             str(getattr(item, "path", None) or item.fspath),
             tuple(mark.name for mark in item.iter_markers()),
             dict(callspec.params) if callspec is not None else None,
+            item.name,
         )
 
     # Execution
@@ -210,14 +224,16 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool | None:
         if self._collect_only:
+            self._complete = True
             return True
         self._channel.emit("ready", collected=len(session.items))
-        for node in getattr(self, "_missing", []):
+        for node in self._missing:
             self._channel.emit("missing", node=node)
         order = [item for _ in range(self._repeat) for item in session.items]
         for index, item in enumerate(order):
             following = order[index + 1] if index + 1 < len(order) else None
             self._run_one(session, item, following)
+        self._complete = True
         return True
 
     def _run_one(self, session: Any, item: Any, following: Any) -> None:
@@ -303,6 +319,7 @@ class Session:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else text
             if not subtest or running.skipped is None:
                 running.skipped = _skip_reason(str(reason))
+                running.skip_phase = report.when
         elif report.failed and error is None and text.startswith("[XPASS(strict)]"):
             running.xpassed, running.strict = text[len("[XPASS(strict)]") :].strip(), True
         elif report.failed and not (running.strict and report.when == "call"):
@@ -335,7 +352,7 @@ def _verdict(running: _Running) -> dict[str, Any]:
         outcome, message = "xfailed", running.xfailed
     elif running.skipped is not None:
         outcome, message = "skipped", running.skipped
-        phase = "setup" if running.phase == "setup" else "call"
+        phase = running.skip_phase
     verdict: dict[str, Any] = {"outcome": outcome, "phase": phase}
     if first is not None:
         verdict["type"] = first.type
@@ -351,5 +368,7 @@ def _verdict(running: _Running) -> dict[str, Any]:
 
 
 def _skip_reason(text: str) -> str:
-    prefix = "Skipped: "
-    return text[len(prefix) :] if text.startswith(prefix) else text
+    for prefix in ("Skipped: ", "unittest.case.SkipTest: "):
+        if text.startswith(prefix):
+            return text[len(prefix) :]
+    return text

@@ -44,13 +44,15 @@ _TOLERANCES = {
 # Results that no two devices need share: drawn at random, or memory that holds anything.
 _UNCOMPARABLE = frozenset(
     """as_strided.partial_views bernoulli cauchy empty empty_like empty_permuted empty_strided
-    exponential geometric log_normal multinomial new_empty new_empty_strided nn.functional.alpha_dropout
-    nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d
-    nn.functional.feature_alpha_dropout nn.functional.fractional_max_pool2d
-    nn.functional.fractional_max_pool3d nn.functional.multi_head_attention_forward
-    nn.functional.rrelu nn.functional.scaled_dot_product_attention normal pca_lowrank rand_like
-    randint randint_like randn randn_like svd_lowrank uniform normal_in_place
-    torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward""".split()
+    exponential geometric log_normal multinomial new_empty new_empty_strided
+    nn.functional.alpha_dropout nn.functional.dropout nn.functional.dropout2d
+    nn.functional.dropout3d nn.functional.feature_alpha_dropout
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
+    nn.functional.multi_head_attention_forward nn.functional.rrelu
+    nn.functional.scaled_dot_product_attention normal normal_in_place pca_lowrank
+    rand_like randint randint_like randn randn_like svd_lowrank
+    torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward
+    uniform""".split()
 )
 
 # Factors that are unique only up to a sign, a phase or an order; compared as their OpInfo says.
