@@ -1,5 +1,5 @@
 # Each target is one script, which works without make too.
-.PHONY: build run test deep lint format clean
+.PHONY: build run test deep bench lint format clean
 build:
 	@scripts/setup build
 	@scripts/build release crosscheck
@@ -9,6 +9,8 @@ test:
 	@scripts/test
 deep:
 	@scripts/deep
+bench:
+	@scripts/bench
 lint:
 	@scripts/setup lint
 	@scripts/lint
