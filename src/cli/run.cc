@@ -65,13 +65,6 @@ base::Result<void> adopt(const runner::Inventory& inventory, ProbeOptions& optio
   return {};
 }
 
-void report_collect_errors(const runner::Inventory& inventory) {
-  for (const auto& error : inventory.errors) {
-    std::fprintf(stderr, "%s does not collect: %s%s%s\n", error.file.c_str(), error.type.c_str(),
-                 error.type.empty() ? "" : ": ", error.message.c_str());
-  }
-}
-
 base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options) {
   if (!std::isfinite(options.timeout) || options.timeout <= 0 || options.timeout > 1e7) {
     return fail(Fault::usage, "--timeout: expected seconds above 0");
@@ -121,7 +114,6 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
     if (!environment) return tl::unexpected(environment.error());
     request.environment = std::move(*environment);
   }
-  report_collect_errors(request.inventory);
 
   request.backend = options.backend;
   request.backend_revision = options.backend_revision;

@@ -418,9 +418,8 @@ Verdict classify(const Finish& finish) {
 
 Verdict classify_crash(const base::ExitStatus& status, std::string_view output) {
   std::string text = "the process died in this test: " + base::to_string(status);
-  if (status.signal == 9) {
-    text += " (nobody here sent it: often the kernel's, when memory runs out)";
-  }
+  if (status.signal == 9)
+    text += " (not sent by crosscheck: often the kernel's, when memory runs out)";
   if (const auto words = last_words(output); !words.empty()) text += "\n" + words;
   const auto kind = status.signal ? FailureKind::signal : FailureKind::other;
   return make_verdict(Outcome::crashed, kind, base::to_string(status), text,

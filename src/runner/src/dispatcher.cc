@@ -33,7 +33,7 @@ Verdict not_run(std::string why) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(const std::vector<Test>& tests, std::vector<Chunk> chunks,
+Dispatcher::Dispatcher(const std::vector<CollectedTest>& tests, std::vector<Chunk> chunks,
                        std::size_t workers, Limits limits)
     : tests_{tests},
       queue_{std::make_move_iterator(chunks.begin()), std::make_move_iterator(chunks.end())},
@@ -124,17 +124,17 @@ std::vector<Command> Dispatcher::on_event(std::size_t worker, const Event& event
           [&](const Ready&) { enter(Phase::between, limits_.quiet); },
           [&](const Start& start) {
             if (!live) return;
+            const auto test = find(slot, start.node_id);
+            if (!test) {
+              notes_.push_back("a worker began a test that was not asked for: " + start.node_id);
+              return;
+            }
             if (slot.running) {
               record(slot, *slot.running,
                      classify_harness("its process went on to another test without saying how it "
                                       "ended",
                                       ""),
                      since(slot.running_since, now));
-            }
-            const auto test = find(slot, start.node_id);
-            if (!test) {
-              notes_.push_back("a worker began a test that was not asked for: " + start.node_id);
-              return;
             }
             slot.running = test;
             slot.running_since = now;
@@ -172,7 +172,7 @@ std::vector<Command> Dispatcher::on_event(std::size_t worker, const Event& event
           },
           [&](const End&) { enter(Phase::leaving, limits_.exit); },
           [](const Environment&) {},
-          [](const Test&) {},
+          [](const CollectedTest&) {},
           [](const CollectSkip&) {},
           [](const Collecting&) {},
           [](const Unknown&) {},

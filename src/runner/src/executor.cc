@@ -23,8 +23,8 @@ Instant now() { return std::chrono::steady_clock::now(); }
 
 class Executor {
  public:
-  Executor(const ProbeSetup& setup, const std::vector<Test>& tests, std::vector<Chunk> chunks,
-           const ExecuteOptions& options)
+  Executor(const ProbeSetup& setup, const std::vector<CollectedTest>& tests,
+           std::vector<Chunk> chunks, const ExecuteOptions& options)
       : setup_{setup},
         tests_{tests},
         options_{options},
@@ -135,7 +135,7 @@ class Executor {
   }
 
   const ProbeSetup& setup_;
-  const std::vector<Test>& tests_;
+  const std::vector<CollectedTest>& tests_;
   const ExecuteOptions& options_;
   std::vector<std::optional<Worker>> workers_;
   Dispatcher dispatcher_;
@@ -144,7 +144,7 @@ class Executor {
 
 }  // namespace
 
-Result<bool> execute(const ProbeSetup& setup, const std::vector<Test>& tests,
+Result<bool> execute(const ProbeSetup& setup, const std::vector<CollectedTest>& tests,
                      std::vector<Chunk> chunks, const ExecuteOptions& options) {
   return Executor{setup, tests, std::move(chunks), options}.run();
 }

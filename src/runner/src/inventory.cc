@@ -41,7 +41,7 @@ json::array to_json(const std::vector<std::string>& texts) {
   return array;
 }
 
-json::object to_json(const Test& test) {
+json::object to_json(const CollectedTest& test) {
   auto variant = base::parse_json(test.id.variant, "variant").value_or(json::object{});
   return {{"ev", "test"},
           {"node", test.node_id},
@@ -110,7 +110,7 @@ Result<void> read_header(const json::value& root, Inventory& inventory) {
 Result<bool> read_line(std::string_view line, Inventory& inventory) {
   auto event = parse_event(line);
   if (event) {
-    if (auto* test = std::get_if<Test>(&*event)) {
+    if (auto* test = std::get_if<CollectedTest>(&*event)) {
       inventory.tests.push_back(std::move(*test));
       return false;
     }
@@ -140,8 +140,9 @@ Result<bool> read_line(std::string_view line, Inventory& inventory) {
 
 Result<void> put_in_order(Inventory& inventory) {
   const auto by_file = [](const auto& a, const auto& b) { return a.file < b.file; };
-  std::stable_sort(inventory.tests.begin(), inventory.tests.end(),
-                   [](const Test& a, const Test& b) { return a.id.file < b.id.file; });
+  std::stable_sort(
+      inventory.tests.begin(), inventory.tests.end(),
+      [](const CollectedTest& a, const CollectedTest& b) { return a.id.file < b.id.file; });
   std::stable_sort(inventory.errors.begin(), inventory.errors.end(), by_file);
   std::stable_sort(inventory.skips.begin(), inventory.skips.end(), by_file);
   std::unordered_set<std::string_view> nodes;

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "crosscheck/runner/classify.h"
+
 namespace crosscheck::runner {
 namespace {
 
@@ -56,7 +58,7 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
   return text;
 }
 
-Result<std::unordered_set<std::string_view>> known_nodes(const std::vector<Test>& tests,
+Result<std::unordered_set<std::string_view>> known_nodes(const std::vector<CollectedTest>& tests,
                                                          const std::vector<std::string>& wanted) {
   std::unordered_set<std::string_view> known;
   for (const auto& test : tests) known.insert(test.node_id);
@@ -103,7 +105,7 @@ std::string Selection::describe() const {
   return text;
 }
 
-Result<std::vector<std::size_t>> select(const std::vector<Test>& tests,
+Result<std::vector<std::size_t>> select(const std::vector<CollectedTest>& tests,
                                         const Selection& selection) {
   const auto matcher = Matcher::make(selection.patterns);
   if (!matcher) return tl::unexpected(matcher.error());
@@ -145,8 +147,32 @@ Result<std::vector<std::size_t>> select(const std::vector<Test>& tests,
               "a pattern is a part of a node id, or a regular expression between slashes");
 }
 
-std::vector<Chunk> plan(const std::vector<Test>& tests, const std::vector<std::size_t>& selected,
-                        const KnownTimes& times, const PlanOptions& options) {
+std::vector<base::TestResult> uncollected(const Inventory& inventory, const Selection& selection) {
+  std::vector<base::TestResult> results;
+  if (selection.node_ids) return results;
+  const auto matcher = Matcher::make(selection.patterns);
+  if (!matcher) return results;
+  std::map<std::string, int> attempts;
+  for (const auto& error : inventory.errors) {
+    if (!matcher->matches(error.file)) continue;
+    auto verdict = classify_collect_error(error);
+    base::TestResult result;
+    result.id = {error.file, "", "(collection)", "{}"};
+    result.node_id = error.file;
+    result.attempt = ++attempts[error.file];
+    result.outcome = verdict.outcome;
+    result.kind = verdict.kind;
+    result.fingerprint = std::move(verdict.fingerprint);
+    result.message = std::move(verdict.message);
+    result.detail = std::move(verdict.detail);
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<Chunk> plan(const std::vector<CollectedTest>& tests,
+                        const std::vector<std::size_t>& selected, const KnownTimes& times,
+                        const PlanOptions& options) {
   std::vector<Chunk> files;
   std::vector<std::vector<Duration>> durations;
   std::unordered_map<std::string_view, std::size_t> by_file;

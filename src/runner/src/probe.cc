@@ -58,6 +58,9 @@ std::string remedy_for(const ProbeSetup& setup, std::string_view text) {
     return "set CROSSCHECK_PROBE to the folder that holds crosscheck_probe (probe/src of "
            "crosscheck)";
   }
+  if (module == setup.device.module && module == "refdev") {
+    return "build the reference device: scripts/setup";
+  }
   if (module == setup.device.module) {
     return "install the backend, or give the folder that holds its module with --device-path";
   }
@@ -203,7 +206,7 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
     std::string current;
     const json::object request{{"suite", to_json(suite)}, {"device", to_json(setup.device)}};
     auto outcome = call(setup, "collect", request, options, [&](Event event) {
-      if (auto* test = std::get_if<Test>(&event)) {
+      if (auto* test = std::get_if<CollectedTest>(&event)) {
         inventory.tests.push_back(std::move(*test));
       } else if (auto* error = std::get_if<CollectError>(&event)) {
         inventory.errors.push_back(std::move(*error));
@@ -224,7 +227,8 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
       return tl::unexpected(failure_of(setup, *outcome));
     }
     // A file whose import kills the process costs itself, not the others.
-    std::erase_if(inventory.tests, [&](const Test& test) { return test.id.file == current; });
+    std::erase_if(inventory.tests,
+                  [&](const CollectedTest& test) { return test.id.file == current; });
     inventory.errors.push_back({current, "",
                                 "its process died: " + base::to_string(outcome->ended.status),
                                 base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});

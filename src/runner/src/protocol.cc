@@ -118,7 +118,7 @@ Result<Event> read_environment(const json::value& root) {
 
 Result<Event> read_test(const json::value& root) {
   Reader reader{root};
-  Test test;
+  CollectedTest test;
   test.node_id = reader.text("node");
   test.id.file = reader.text("file");
   test.id.class_name = reader.optional_text("class");

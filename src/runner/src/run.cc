@@ -26,6 +26,7 @@ using base::Result;
 constexpr std::size_t k_batch = 500;
 constexpr std::chrono::seconds k_batch_age{2};
 constexpr std::chrono::seconds k_plain_every{15};
+constexpr std::size_t k_failures_said = 200;
 constexpr std::chrono::milliseconds k_drawn_every{200};
 
 // What people see while it runs, on standard error.
@@ -54,6 +55,15 @@ class Display {
     last_ = now;
   }
 
+  void result(const base::TestResult& result) {
+    if (!base::is_failure(result.outcome) && !base::is_fault(result.outcome)) return;
+    if (++failures_ <= k_failures_said) {
+      line(failure_line(result));
+    } else if (failures_ == k_failures_said + 1) {
+      line("further failures are counted and kept, but no longer listed here");
+    }
+  }
+
   void line(const std::string& text) {
     clear();
     std::fprintf(stderr, "%s\n", text.c_str());
@@ -75,6 +85,7 @@ class Display {
   RunRequest::Show show_;
   std::chrono::steady_clock::time_point began_;
   std::chrono::steady_clock::time_point last_;
+  std::size_t failures_ = 0;
   bool drawn_ = false;
 };
 
@@ -268,11 +279,7 @@ Result<RunReport> run(const RunRequest& request) {
   execution.limits = request.limits;
   execution.interrupt_fd = request.interrupt_fd;
   execution.on_results = [&](std::vector<base::TestResult> results) {
-    for (const auto& result : results) {
-      if (base::is_failure(result.outcome) || base::is_fault(result.outcome)) {
-        display.line(failure_line(result));
-      }
-    }
+    for (const auto& result : results) display.result(result);
     recorder.add(results);
     auto& all = report.results.results;
     all.insert(all.end(), std::make_move_iterator(results.begin()),
@@ -280,6 +287,9 @@ Result<RunReport> run(const RunRequest& request) {
   };
   execution.on_progress = [&](const Progress& progress) { display.progress(progress); };
   execution.on_note = [&](const std::string& note) { display.line("note: " + note); };
+  if (auto broken = uncollected(request.inventory, request.selection); !broken.empty()) {
+    execution.on_results(std::move(broken));
+  }
   const auto interrupted = execute(request.setup, tests, std::move(chunks), execution);
   display.clear();
   if (!interrupted) return tl::unexpected(interrupted.error());

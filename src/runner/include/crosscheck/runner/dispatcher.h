@@ -69,8 +69,8 @@ struct Progress {
 class Dispatcher {
  public:
   // `tests` must outlive it.
-  Dispatcher(const std::vector<Test>& tests, std::vector<Chunk> chunks, std::size_t workers,
-             Limits limits);
+  Dispatcher(const std::vector<CollectedTest>& tests, std::vector<Chunk> chunks,
+             std::size_t workers, Limits limits);
 
   // The commands to begin with.
   [[nodiscard]] std::vector<Command> begin(Instant now);
@@ -132,7 +132,7 @@ class Dispatcher {
   [[nodiscard]] std::optional<std::size_t> find(const Slot& slot, const std::string& node_id) const;
   [[nodiscard]] std::vector<Command> take_commands();
 
-  const std::vector<Test>& tests_;
+  const std::vector<CollectedTest>& tests_;
   std::deque<Chunk> queue_;
   std::vector<Slot> slots_;
   Limits limits_;

@@ -22,7 +22,8 @@ struct ExecuteOptions {
 // Carries out what a Dispatcher decides: starts worker processes, reads what they say, signals
 // them. One thread; returns when every planned test has a result. Whether it was interrupted is the
 // value. Nothing of the processes' groups is left when it returns, nor when this process is killed.
-[[nodiscard]] base::Result<bool> execute(const ProbeSetup& setup, const std::vector<Test>& tests,
+[[nodiscard]] base::Result<bool> execute(const ProbeSetup& setup,
+                                         const std::vector<CollectedTest>& tests,
                                          std::vector<Chunk> chunks, const ExecuteOptions& options);
 
 }  // namespace crosscheck::runner

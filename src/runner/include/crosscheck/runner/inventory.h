@@ -41,13 +41,13 @@ struct Suite {
   friend bool operator==(const Suite&, const Suite&) = default;
 };
 
-struct Test {
+struct CollectedTest {
   base::TestId id;
   std::string node_id;
   std::int64_t line = 0;
   std::vector<std::string> markers;
   bool quick = false;
-  friend bool operator==(const Test&, const Test&) = default;
+  friend bool operator==(const CollectedTest&, const CollectedTest&) = default;
 };
 
 // A file, or a part of one, that does not import or collect.
@@ -71,7 +71,7 @@ struct Inventory {
   Suite suite;
   std::string device;  // the name it was collected for
   Environment environment;
-  std::vector<Test> tests;
+  std::vector<CollectedTest> tests;
   std::vector<CollectError> errors;
   std::vector<CollectSkip> skips;
   friend bool operator==(const Inventory&, const Inventory&) = default;

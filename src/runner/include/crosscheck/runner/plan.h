@@ -13,18 +13,25 @@
 namespace crosscheck::runner {
 
 struct Selection {
-  bool quick = false;                 // only the suite's quick set
-  std::vector<std::string> patterns;  // part of a node id, or /regular expression/; any may match
+  bool quick = false;  // only the suite's quick set
+  std::vector<std::string> patterns =
+      {};  // part of a node id, or /regular expression/; any may match
   // Exactly these node ids; every one must exist.
-  std::optional<std::vector<std::string>> node_ids;
+  std::optional<std::vector<std::string>> node_ids = {};
 
   [[nodiscard]] std::string describe() const;  // "quick set, matching 'add'"
 };
 
 // Indices into `tests`, in their order. Selecting nothing is `invalid_input` and says why; so is a
 // node id that is not there.
-[[nodiscard]] base::Result<std::vector<std::size_t>> select(const std::vector<Test>& tests,
+[[nodiscard]] base::Result<std::vector<std::size_t>> select(const std::vector<CollectedTest>& tests,
                                                             const Selection& selection);
+
+// What does not collect and would have been selected, as results that say so: a file that is broken
+// must not look like a file without tests. They bear the file's name, and "(collection)" for a
+// method.
+[[nodiscard]] std::vector<base::TestResult> uncollected(const Inventory& inventory,
+                                                        const Selection& selection);
 
 // Tests of one file that one process runs, in order.
 struct Chunk {
@@ -44,7 +51,7 @@ struct PlanOptions {
 
 // Longest expected first. A file is split where a worker would otherwise be alone with it and each
 // part is worth at least twice its start-up.
-[[nodiscard]] std::vector<Chunk> plan(const std::vector<Test>& tests,
+[[nodiscard]] std::vector<Chunk> plan(const std::vector<CollectedTest>& tests,
                                       const std::vector<std::size_t>& selected,
                                       const KnownTimes& times, const PlanOptions& options);
 

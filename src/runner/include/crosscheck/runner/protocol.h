@@ -50,8 +50,8 @@ struct Unknown {
   std::string name;
 };
 
-using Event = std::variant<Environment, Test, CollectError, CollectSkip, Collecting, Ready, Missing,
-                           Start, Finish, End, ProbeFailure, Unknown>;
+using Event = std::variant<Environment, CollectedTest, CollectError, CollectSkip, Collecting, Ready,
+                           Missing, Start, Finish, End, ProbeFailure, Unknown>;
 
 // A known field that is missing or of another type is `invalid_input`, as is what is not an object
 // with an "ev": the message shows the beginning of the line. Unknown fields are ignored.

@@ -1,0 +1,363 @@
+#include "crosscheck/runner/executor.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "support.h"
+
+namespace crosscheck::runner {
+namespace {
+
+using base::Outcome;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+struct Ran {
+  std::map<std::string, base::TestResult> results;  // by method
+  std::vector<std::string> notes;
+  bool interrupted = false;
+  std::string log;
+};
+
+Limits short_limits() {
+  Limits limits;
+  limits.grace = milliseconds{100};
+  return limits;
+}
+
+Ran run_file(const std::string& file, const std::vector<std::string>& methods, Limits limits,
+             std::size_t workers = 1) {
+  TempFolder folder;
+  std::vector<CollectedTest> tests;
+  Chunk chunk{file, {}, {}};
+  for (const auto& method : methods) {
+    chunk.tests.push_back(tests.size());
+    tests.push_back(make_test(file, method));
+  }
+  Ran ran;
+  ExecuteOptions options;
+  options.workers = workers;
+  options.limits = limits;
+  options.on_results = [&](const std::vector<base::TestResult>& results) {
+    for (const auto& result : results) {
+      EXPECT_TRUE(ran.results.emplace(result.id.method, result).second) << result.node_id;
+    }
+  };
+  options.on_note = [&](const std::string& note) { ran.notes.push_back(note); };
+  const auto setup = fake_probe(folder / "log");
+  const auto interrupted = execute(setup, tests, {chunk}, options);
+  EXPECT_TRUE(interrupted) << interrupted.error().message;
+  ran.interrupted = interrupted.value_or(false);
+  ran.log = read_text(folder / "log");
+  EXPECT_EQ(ran.results.size(), methods.size());
+  return ran;
+}
+
+bool is_gone(pid_t pid) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds{20};
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (::kill(pid, 0) != 0) return true;
+    // Nobody reaps an orphan here if the container's first process does not.
+    if (read_text("/proc/" + std::to_string(pid) + "/stat").find(") Z ") != std::string::npos) {
+      return true;
+    }
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+  return false;
+}
+
+pid_t logged_pid(const std::string& log, const std::string& mark) {
+  const auto at = log.find(mark);
+  return at == std::string::npos ? 0 : std::stoi(log.substr(at + mark.size()));
+}
+
+struct Case {
+  const char* method;
+  Outcome outcome;
+  std::size_t processes;
+  const char* message;
+};
+
+class Misbehaviour : public testing::TestWithParam<Case> {};
+
+// Whatever the middle test does, it costs itself alone.
+TEST_P(Misbehaviour, CostsOneTest) {
+  const auto& c = GetParam();
+  const auto ran = run_file("test_a.py", {"before", c.method, "later"}, short_limits());
+  EXPECT_EQ(ran.results.at("before").outcome, Outcome::passed);
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+  const auto& result = ran.results.at(c.method);
+  EXPECT_EQ(to_string(result.outcome), to_string(c.outcome)) << result.message;
+  EXPECT_THAT(result.message, HasSubstr(c.message));
+  EXPECT_EQ(count(ran.log, "process "), c.processes) << ran.log;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Misbehaviour,
+    testing::Values(Case{"nothing", Outcome::passed, 1, ""},
+                    Case{"fails", Outcome::failed, 1, "Scalars"},
+                    Case{"unknown", Outcome::passed, 1, ""},
+                    Case{"flood_32", Outcome::passed, 1, ""},
+                    Case{"missing", Outcome::harness_error, 1, "no longer collects it"},
+                    Case{"unfinished", Outcome::harness_error, 1, "without saying how it ended"},
+                    Case{"twice", Outcome::passed, 1, ""},
+                    Case{"signal_4", Outcome::crashed, 2, "signal 4 (SIGILL)"},
+                    Case{"signal_6", Outcome::crashed, 2, "signal 6 (SIGABRT)"},
+                    Case{"signal_7", Outcome::crashed, 2, "signal 7 (SIGBUS)"},
+                    Case{"signal_8", Outcome::crashed, 2, "signal 8 (SIGFPE)"},
+                    Case{"signal_9", Outcome::crashed, 2, "signal 9 (SIGKILL)"},
+                    Case{"signal_11", Outcome::crashed, 2, "signal 11 (SIGSEGV)"},
+                    Case{"signal_15", Outcome::crashed, 2, "signal 15 (SIGTERM)"},
+                    Case{"exit_0", Outcome::crashed, 2, "exit 0"},
+                    Case{"exit_7", Outcome::crashed, 2, "exit 7"},
+                    Case{"truncated", Outcome::crashed, 2, "exit 0"},
+                    Case{"early", Outcome::crashed, 2, "exit 0"},
+                    Case{"internal", Outcome::harness_error, 2, "the plugin broke"},
+                    Case{"garbage", Outcome::harness_error, 2, "this is not JSON"},
+                    Case{"binary", Outcome::harness_error, 2, "not a line of the probe"},
+                    Case{"endless", Outcome::harness_error, 2, "not a line of the probe"},
+                    Case{"after_11", Outcome::passed, 2, ""}),
+    [](const auto& instance) { return std::string{instance.param.method}; });
+
+TEST(Executor, AHangCostsOneTest) {
+  auto limits = short_limits();
+  limits.test = seconds{1};
+  const auto ran = run_file("test_a.py", {"before", "hang", "later"}, limits);
+  EXPECT_EQ(ran.results.at("before").outcome, Outcome::passed);
+  EXPECT_EQ(ran.results.at("hang").outcome, Outcome::timed_out);
+  EXPECT_THAT(ran.results.at("hang").message, HasSubstr("did not end within 1"));
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+}
+
+TEST(Executor, SilenceAfterATestBlamesNobody) {
+  auto limits = short_limits();
+  limits.quiet = seconds{1};
+  const auto ran = run_file("test_a.py", {"silence", "later"}, limits);
+  EXPECT_EQ(ran.results.at("silence").outcome, Outcome::passed);
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+}
+
+TEST(Executor, AClosedPipeIsNoEndlessWait) {
+  auto limits = short_limits();
+  limits.exit = seconds{1};
+  const auto ran = run_file("test_a.py", {"closes", "later"}, limits);
+  EXPECT_EQ(ran.results.at("closes").outcome, Outcome::harness_error);
+  EXPECT_THAT(ran.results.at("closes").message, HasSubstr("closed the pipe"));
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+}
+
+TEST(Executor, ACrashShowsTheLastWordsOfTheProcess) {
+  const auto ran = run_file("test_a.py", {"signal_11"}, short_limits());
+  EXPECT_THAT(ran.results.at("signal_11").detail, HasSubstr("before the signal"));
+  EXPECT_EQ(ran.results.at("signal_11").kind, base::FailureKind::signal);
+}
+
+TEST(Executor, AFileWhoseProcessRunsNothingIsTriedOnce) {
+  const auto ran = run_file("test_dies.py", {"a", "b"}, short_limits());
+  EXPECT_EQ(ran.results.at("a").outcome, Outcome::harness_error);
+  EXPECT_EQ(ran.results.at("b").outcome, Outcome::harness_error);
+  EXPECT_THAT(ran.results.at("a").message, HasSubstr("exit 3"));
+  EXPECT_THAT(ran.results.at("a").detail, HasSubstr("libdevice.so"));
+  EXPECT_EQ(count(ran.log, "process "), 1U);
+}
+
+TEST(Executor, TellsTheMachinesFaultsFromTheSuites) {
+  EXPECT_EQ(run_file("test_no_space.py", {"a"}, short_limits()).results.at("a").outcome,
+            Outcome::environment_error);
+  const auto no_device = run_file("test_no_device.py", {"a"}, short_limits());
+  EXPECT_EQ(no_device.results.at("a").outcome, Outcome::environment_error);
+  EXPECT_THAT(no_device.results.at("a").message, HasSubstr("the driver is not loaded"));
+  const auto broken = run_file("test_broken.py", {"a"}, short_limits());
+  EXPECT_EQ(broken.results.at("a").outcome, Outcome::harness_error);
+  EXPECT_THAT(broken.results.at("a").message, HasSubstr("SyntaxError: invalid syntax"));
+  auto limits = short_limits();
+  limits.start = seconds{1};
+  EXPECT_EQ(run_file("test_stuck.py", {"a"}, limits).results.at("a").outcome,
+            Outcome::harness_error);
+}
+
+TEST(Executor, AnExitThatFailsAfterTheLastTestIsOnlyNoted) {
+  const auto falls = run_file("test_falls.py", {"a"}, short_limits());
+  EXPECT_EQ(falls.results.at("a").outcome, Outcome::passed);
+  EXPECT_THAT(falls.notes, testing::Contains(HasSubstr("SIGSEGV")));
+  auto limits = short_limits();
+  limits.exit = milliseconds{500};
+  const auto lingers = run_file("test_lingers.py", {"a"}, limits);
+  EXPECT_EQ(lingers.results.at("a").outcome, Outcome::passed);
+  EXPECT_THAT(lingers.notes, testing::Contains(HasSubstr("did not exit")));
+}
+
+TEST(Executor, LeavesNoProcessBehind) {
+  const auto ran = run_file("test_a.py", {"daemon", "later"}, short_limits());
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+  const auto daemon = logged_pid(ran.log, "daemon ");
+  ASSERT_GT(daemon, 0) << ran.log;
+  EXPECT_TRUE(is_gone(daemon));
+}
+
+TEST(Executor, AnInterpreterThatIsNotThereIsTheEnvironmentsFault) {
+  const std::vector<CollectedTest> tests{make_test("a.py", "x"), make_test("b.py", "y")};
+  auto setup = fake_probe();
+  setup.python = "/no/such/python";
+  std::vector<base::TestResult> results;
+  ExecuteOptions options;
+  options.on_results = [&](std::vector<base::TestResult> some) {
+    results.insert(results.end(), some.begin(), some.end());
+  };
+  EXPECT_TRUE(execute(setup, tests, {{"a.py", {0}, {}}, {"b.py", {1}, {}}}, options));
+  ASSERT_EQ(results.size(), 2U);
+  for (const auto& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::environment_error);
+    EXPECT_THAT(result.message, HasSubstr("/no/such/python"));
+  }
+}
+
+TEST(Executor, RunsFilesInSeveralWorkers) {
+  std::vector<CollectedTest> tests;
+  std::vector<Chunk> chunks;
+  for (int f = 0; f < 5; ++f) {
+    Chunk chunk{"test_" + std::to_string(f) + ".py", {}, {}};
+    for (const auto* method : {"a", "signal_11", "b"}) {
+      chunk.tests.push_back(tests.size());
+      tests.push_back(make_test(chunk.file, method));
+    }
+    chunks.push_back(chunk);
+  }
+  ExecuteOptions options;
+  options.workers = 3;
+  base::OutcomeCounts counts;
+  options.on_results = [&](const std::vector<base::TestResult>& results) {
+    for (const auto& result : results) counts.add(result.outcome);
+  };
+  ASSERT_TRUE(execute(fake_probe(), tests, chunks, options));
+  EXPECT_EQ(counts[Outcome::passed], 10);
+  EXPECT_EQ(counts[Outcome::crashed], 5);
+}
+
+TEST(Executor, AnInterruptStopsTheWorkersAndKeepsWhatEnded) {
+  TempFolder folder;
+  auto pipe = base::make_pipe();
+  ASSERT_TRUE(pipe);
+  const std::vector<CollectedTest> tests{make_test("a.py", "before"), make_test("a.py", "hang"),
+                                         make_test("a.py", "later")};
+  std::map<std::string, Outcome> outcomes;
+  ExecuteOptions options;
+  options.limits = short_limits();
+  options.interrupt_fd = pipe->read.get();
+  options.on_results = [&](const std::vector<base::TestResult>& results) {
+    for (const auto& result : results) outcomes[result.id.method] = result.outcome;
+  };
+  bool pressed = false;
+  options.on_progress = [&](const Progress& progress) {
+    if (pressed || progress.running.empty() || progress.running[0] != tests[1].node_id) return;
+    pressed = ::write(pipe->write.get(), "x", 1) == 1;
+  };
+  const auto interrupted = execute(fake_probe(), tests, {{"a.py", {0, 1, 2}, {}}}, options);
+  ASSERT_TRUE(interrupted);
+  EXPECT_TRUE(*interrupted);
+  EXPECT_THAT(outcomes, testing::UnorderedElementsAre(testing::Pair("before", Outcome::passed),
+                                                      testing::Pair("hang", Outcome::not_run),
+                                                      testing::Pair("later", Outcome::not_run)));
+}
+
+// kill -9 of the runner: neither the worker nor what its test started is left.
+TEST(Executor, DiesWithAllItStarted) {
+  TempFolder folder;
+  const auto log = folder / "log";
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    const std::vector<CollectedTest> tests{make_test("a.py", "daemon"), make_test("a.py", "hang")};
+    (void)execute(fake_probe(log), tests, {{"a.py", {0, 1}, {}}}, {});
+    ::_exit(0);
+  }
+  ASSERT_GT(runner, 0);
+  const auto deadline = std::chrono::steady_clock::now() + seconds{20};
+  pid_t daemon = 0;
+  while (daemon == 0 && std::chrono::steady_clock::now() < deadline) {
+    const auto text = read_text(log);
+    if (text.ends_with('\n')) daemon = logged_pid(text, "daemon ");
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+  ASSERT_GT(daemon, 0);
+  const auto worker = ::getpgid(daemon);
+  ::kill(runner, SIGKILL);
+  ::waitpid(runner, nullptr, 0);
+  EXPECT_TRUE(is_gone(worker));
+  EXPECT_TRUE(is_gone(daemon));
+}
+
+TEST(Probe, ReadsTheEnvironment) {
+  const auto environment = read_environment(fake_probe(), {});
+  ASSERT_TRUE(environment) << environment.error().message;
+  EXPECT_EQ(environment->torch, "9.9.9");
+  EXPECT_EQ(environment->device.type, "cpu");
+}
+
+TEST(Probe, CollectsAroundAFileThatKillsItsProcess) {
+  auto setup = fake_probe();
+  setup.suite = {"tree", "/suite", {"test_a.py", "test_broken.py", "test_dies.py", "test_z.py"}};
+  const auto inventory = collect(setup, {});
+  ASSERT_TRUE(inventory) << inventory.error().message;
+  EXPECT_EQ(inventory->tests.size(), 4U);
+  ASSERT_EQ(inventory->errors.size(), 2U);
+  EXPECT_EQ(inventory->errors[0].file, "test_broken.py");
+  EXPECT_EQ(inventory->errors[1].file, "test_dies.py");
+  EXPECT_THAT(inventory->errors[1].message, HasSubstr("SIGSEGV"));
+  EXPECT_TRUE(parse_inventory(to_json_lines(*inventory), "x"));
+}
+
+TEST(Probe, NamesWhatIsMissingAndHowToInstallIt) {
+  const auto refuses = [](const ProbeSetup& setup, const char* what, const char* remedy) {
+    const auto environment = read_environment(setup, {});
+    ASSERT_FALSE(environment);
+    EXPECT_EQ(exit_code(environment.error().fault), base::ExitCode::environment);
+    EXPECT_THAT(environment.error().message, HasSubstr(what));
+    EXPECT_THAT(environment.error().remedy, HasSubstr(remedy));
+  };
+  auto setup = fake_probe();
+  setup.environment.emplace_back("FAKE_NO_TORCH", "1");
+  refuses(setup, "No module named 'torch'", "python3 -m pip install torch==");
+  setup = fake_probe();
+  setup.probe_path = "/no/such/folder";
+  refuses(setup, "No module named crosscheck_probe", "CROSSCHECK_PROBE");
+  setup = fake_probe();
+  setup.python = "/no/such/python";
+  refuses(setup, "/no/such/python", "--python");
+}
+
+TEST(Probe, IsFoundBesideTheProgram) {
+  TempFolder folder;
+  namespace fs = std::filesystem;
+  Surroundings surroundings;
+  surroundings.working_directory = folder / "cwd";
+  surroundings.program = folder / "build/dev/bin/crosscheck";
+  fs::create_directories(folder / "cwd");
+  fs::create_directories(folder / "build/dev/bin");
+  EXPECT_FALSE(default_probe_path(surroundings));
+  EXPECT_EQ(default_python(surroundings), "python3");
+  fs::create_directories(folder / "build/dev/share/crosscheck/probe/crosscheck_probe");
+  EXPECT_EQ(default_probe_path(surroundings), folder / "build/dev/share/crosscheck/probe");
+  fs::create_directories(folder / "probe/src/crosscheck_probe");
+  EXPECT_EQ(default_probe_path(surroundings), folder / "probe/src");
+  fs::create_directories(folder / ".venv/bin");
+  fs::create_symlink("/bin/sh", folder / ".venv/bin/python");
+  EXPECT_EQ(default_python(surroundings), folder / ".venv/bin/python");
+  fs::create_directories(folder / "build/refdev");
+  const auto refdev = resolve_device("refdev", "", "", surroundings);
+  ASSERT_TRUE(refdev);
+  EXPECT_EQ(refdev->module, "refdev");
+  EXPECT_EQ(refdev->path, folder / "build/refdev");
+  surroundings.crosscheck_python = "/opt/python";
+  EXPECT_EQ(default_python(surroundings), "/opt/python");
+  EXPECT_FALSE(resolve_device("x", "m", "/no/such/folder", surroundings));
+}
+
+}  // namespace
+}  // namespace crosscheck::runner

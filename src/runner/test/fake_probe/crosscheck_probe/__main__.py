@@ -1,0 +1,166 @@
+"""Speaks docs/probe-protocol.md without torch, and misbehaves as a test's or file's name says."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+FD = int(sys.argv[sys.argv.index("--fd") + 1])
+LOG = os.environ.get("FAKE_PROBE_LOG")
+
+
+def emit(ev, **fields):
+    data = (json.dumps({"ev": ev, **fields}) + "\n").encode()
+    while data:
+        data = data[os.write(FD, data) :]
+
+
+def log(text):
+    if LOG:
+        with open(LOG, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+def sleep_forever():
+    while True:
+        time.sleep(3600)
+
+
+def finish(node, outcome="passed", **fields):
+    emit("finish", node=node, outcome=outcome, phase="call", seconds=0.001, **fields)
+
+
+def misbehave(name, node):
+    """Does what `name` says; returns whether the test then ends as any other."""
+    what, _, argument = name.partition("_")
+    if what == "signal":
+        sys.stderr.write("before the signal\n")
+        os.kill(os.getpid(), int(argument))
+    elif what == "exit":
+        os._exit(int(argument))
+    elif what == "hang":
+        for number in (signal.SIGTERM, signal.SIGABRT, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        sleep_forever()
+    elif what == "flood":
+        block = b"x" * 1023 + b"\n"
+        for _ in range(int(argument) * 512):
+            os.write(1, block)
+            os.write(2, block)
+    elif what == "daemon":
+        if os.fork() == 0:
+            log(f"daemon {os.getpid()}")
+            sleep_forever()
+    elif what == "garbage":
+        os.write(FD, b"this is not JSON\n")
+        sleep_forever()
+    elif what == "binary":
+        os.write(FD, b'{"ev":"finish","node":"\xff\xfe"}\n')
+        sleep_forever()
+    elif what == "endless":
+        while True:
+            os.write(FD, b"x" * 65536)
+    elif what == "truncated":
+        os.write(FD, b'{"ev":"finish","node":"' + node.encode() + b'","outcome":"pas')
+        os._exit(0)
+    elif what == "closes":
+        os.close(FD)
+        sleep_forever()
+    elif what == "unfinished":
+        return False
+    elif what == "early":
+        emit("end")
+        os._exit(0)
+    elif what == "internal":
+        emit("internal_error", type="KeyError", message="the plugin broke", traceback="")
+        sys.exit(5)
+    elif what == "fails":
+        finish(node, "failed", type="AssertionError", message="Scalars are not close!\n\nAbsolute difference: 0.5 (up to 1e-05 allowed)")
+        return False
+    elif what == "unknown":
+        emit("weather", forecast="rain")
+        emit("start", node="test_elsewhere.py::never_asked_for")
+        finish(node, nonsense=[1, 2])
+        return False
+    elif what == "removes":
+        os.rmdir(os.environ["FAKE_PROBE_REMOVES"])
+    elif what == "twice":
+        finish(node)
+    finish(node)
+    if what == "silence":
+        sleep_forever()
+    if what == "after":
+        os.kill(os.getpid(), int(argument))
+    return True
+
+
+def environment(request):
+    emit("environment", schema=1, probe="fake", python="3", torch=os.environ.get("FAKE_TORCH", "9.9.9"),
+         torch_git="abc", pytest="0", device={"type": request["device"]["name"], "count": 1, "name": "fake"},
+         suite="sha256:1", facts={"machine": "fake"})
+
+
+def run(request):
+    file = request["file"]
+    log(f"process {file} {len(request['tests'])}")
+    if "dies" in file:
+        sys.stderr.write("ImportError: libdevice.so\n")
+        os._exit(3)
+    if "no_space" in file:
+        sys.stderr.write("OSError: [Errno 28] No space left on device\n")
+        os._exit(1)
+    if "stuck" in file:
+        sleep_forever()
+    if "no_device" in file:
+        emit("environment_error", what="device", message="the driver is not loaded")
+        sys.exit(4)
+    environment(request)
+    if "broken" in file:
+        emit("collect_error", file=file, type="SyntaxError", message="invalid syntax", traceback="")
+        emit("ready", collected=0)
+        for node in request["tests"]:
+            emit("missing", node=node)
+        emit("end")
+        return
+    emit("ready", collected=len(request["tests"]))
+    for node in request["tests"]:
+        name = node.rsplit("::", 1)[1]
+        if name.startswith("missing"):
+            emit("missing", node=node)
+            continue
+        emit("start", node=node)
+        misbehave(name, node)
+    emit("end")
+    if "lingers" in file:
+        sleep_forever()
+    if "falls" in file:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def collect(request):
+    environment(request)
+    for file in request["suite"]["files"]:
+        emit("collecting", file=file)
+        if "dies" in file:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "broken" in file:
+            emit("collect_error", file=file, type="SyntaxError", message="invalid syntax", traceback="")
+            continue
+        for name in ("one", "two"):
+            emit("test", node=f"{file}::TestX::{name}", file=file, **{"class": "TestX"}, method=name,
+                 variant={}, line=1, markers=[], quick=name == "one")
+    emit("end")
+
+
+def main():
+    verb = sys.argv[1]
+    request = json.loads(sys.stdin.read())
+    if os.environ.get("FAKE_NO_TORCH"):
+        emit("environment_error", what="torch",
+             message="torch cannot be imported by x: ModuleNotFoundError: No module named 'torch'")
+        sys.exit(4)
+    {"environment": environment, "collect": collect, "run": run}[verb](request)
+
+
+main()

@@ -1,0 +1,88 @@
+// The real probe in the real PyTorch, on the CPU.
+#include <gmock/gmock.h>
+
+#include "crosscheck/runner/run.h"
+#include "support.h"
+
+namespace crosscheck::runner {
+namespace {
+
+using base::Outcome;
+using testing::HasSubstr;
+
+constexpr const char* k_tests = R"(
+import ctypes
+import unittest
+import torch
+from torch.testing._internal.common_utils import TestCase
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
+
+
+class TestReal(TestCase):
+    @dtypes(torch.float32, torch.int64)
+    def test_add(self, device, dtype):
+        self.assertEqual(torch.ones(2, device=device, dtype=dtype) + 1, torch.full((2,), 2, dtype=dtype))
+
+    def test_crash(self, device):
+        ctypes.string_at(0)
+
+    def test_mismatch(self, device):
+        self.assertEqual(torch.tensor([1.0, 2.0], device=device), torch.tensor([1.0, 2.5], device=device))
+
+    @unittest.skip("not here")
+    def test_skip(self, device):
+        pass
+
+    def test_zz_last(self, device):
+        pass
+
+
+instantiate_device_type_tests(TestReal, globals(), only_for="cpu")
+)";
+
+TEST(PyTorch, CollectsAndRunsOnTheCpu) {
+  TempFolder folder;
+  Surroundings surroundings = current_surroundings();
+  surroundings.working_directory = CROSSCHECK_SOURCE_DIR;
+  ProbeSetup setup;
+  setup.python = default_python(surroundings);
+  setup.probe_path = std::string{CROSSCHECK_SOURCE_DIR} + "/probe/src";
+  std::filesystem::create_directories(folder / "suite");
+  std::ofstream{folder / "suite/test_real.py"} << k_tests;
+  setup.suite = {"tree", folder / "suite", {"test_real.py"}};
+  setup.environment.emplace_back("OMP_NUM_THREADS", "1");
+  auto inventory = collect(setup, {});
+  if (!inventory && (inventory.error().message.find("No module named") != std::string::npos ||
+                     inventory.error().message.find("cannot start") != std::string::npos)) {
+    GTEST_SKIP() << "no PyTorch here: " << inventory.error().message;
+  }
+  ASSERT_TRUE(inventory) << inventory.error().message;
+  ASSERT_EQ(inventory->tests.size(), 6U);
+  EXPECT_EQ(inventory->tests[0].id.class_name, "TestReal");
+  EXPECT_THAT(inventory->tests[0].id.variant, HasSubstr(R"("dtype":"float32")"));
+
+  RunRequest request;
+  request.setup = setup;
+  request.environment = inventory->environment;
+  request.inventory = std::move(*inventory);
+  request.workers = 1;
+  const auto report = run(request);
+  ASSERT_TRUE(report) << report.error().message;
+  std::map<std::string, const base::TestResult*> by_method;
+  for (const auto& result : report->results.results) by_method[result.id.method] = &result;
+  const auto counts = report->results.counts();
+  EXPECT_EQ(counts.total(), 6);
+  EXPECT_EQ(counts[Outcome::passed], 3);
+  EXPECT_EQ(by_method.at("test_crash")->outcome, Outcome::crashed);
+  EXPECT_THAT(by_method.at("test_crash")->detail, HasSubstr("Segmentation fault"));
+  EXPECT_EQ(by_method.at("test_mismatch")->outcome, Outcome::failed);
+  EXPECT_EQ(by_method.at("test_mismatch")->kind, base::FailureKind::numerical_mismatch);
+  ASSERT_TRUE(by_method.at("test_mismatch")->mismatch);
+  EXPECT_EQ(by_method.at("test_mismatch")->mismatch->absolute, 0.5);
+  EXPECT_EQ(by_method.at("test_skip")->outcome, Outcome::skipped);
+  EXPECT_EQ(by_method.at("test_skip")->message, "not here");
+  EXPECT_EQ(by_method.at("test_zz_last")->outcome, Outcome::passed);
+}
+
+}  // namespace
+}  // namespace crosscheck::runner

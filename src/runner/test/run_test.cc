@@ -1,0 +1,296 @@
+#include "crosscheck/runner/run.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <pugixml.hpp>
+
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/gzip.h"
+#include "crosscheck/store/faulty_store.h"
+#include "support.h"
+
+namespace crosscheck::runner {
+namespace {
+
+using base::Outcome;
+using testing::HasSubstr;
+
+std::string attribute(pugi::xml_node node, const char* name) {
+  return node.attribute(name).value();
+}
+
+class RunTest : public testing::Test {
+ protected:
+  TempFolder folder_;
+  std::unique_ptr<store::Store> store_;
+
+  void SetUp() override {
+    auto opened = store::open(folder_ / "c.db");
+    ASSERT_TRUE(opened) << opened.error().message;
+    store_ = std::move(*opened);
+  }
+
+  RunRequest request(const std::vector<std::string>& methods) {
+    RunRequest request;
+    request.setup = fake_probe();
+    request.inventory.environment.torch = "9.9.9";
+    request.inventory.environment.torch_git = "abc";
+    request.inventory.environment.suite = "sha256:1";
+    request.inventory.environment.device = {"cpu", 1, "fake"};
+    request.environment = request.inventory.environment;
+    for (const auto& method : methods) {
+      auto test = make_test("test_a.py", method);
+      test.id.variant = R"({"dtype":"float32","op":"add"})";
+      request.inventory.tests.push_back(std::move(test));
+    }
+    request.workers = 1;
+    request.store = store_.get();
+    request.store_name = "c.db";
+    request.junit_file = folder_ / "junit.xml";
+    request.results_file = folder_ / "results.jsonl.gz";
+    return request;
+  }
+
+  // Outcome to number, as the HUD will count them; nothing if the run has not ended.
+  std::map<std::string, std::int64_t> stored(const std::string& run_id) {
+    std::map<std::string, std::int64_t> counts;
+    const auto read = store_->read([&](store::Tx& tx) -> base::Result<void> {
+      auto rows = tx.query(
+          "SELECT r.outcome, COUNT(*) FROM test_results r JOIN runs ON runs.id = r.run "
+          "WHERE runs.run_key = $1 AND runs.finished_at IS NOT NULL GROUP BY r.outcome",
+          {run_id});
+      if (!rows) return tl::unexpected(rows.error());
+      for (const auto& row : *rows) counts[row.text(0)] = row.integer(1);
+      return {};
+    });
+    EXPECT_TRUE(read) << read.error().message;
+    return counts;
+  }
+};
+
+TEST_F(RunTest, FilesAndStoreAgree) {
+  auto asked = request({"a", "fails", "signal_11", "missing", "b"});
+  asked.inventory.errors = {{"test_broken.py", "SyntaxError", "invalid syntax", ""}};
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_FALSE(report->ok());
+  EXPECT_FALSE(report->interrupted);
+  const auto counts = report->results.counts();
+  EXPECT_EQ(counts.total(), 6);
+  EXPECT_EQ(counts[Outcome::passed], 2);
+  EXPECT_EQ(counts.failures(), 2);
+  EXPECT_EQ(counts.faults(), 2);
+
+  EXPECT_THAT(stored(report->results.header.run_id),
+              testing::ElementsAre(testing::Pair("crashed", 1), testing::Pair("failed", 1),
+                                   testing::Pair("harness_error", 2), testing::Pair("passed", 2)));
+
+  const auto bytes = base::read_file(folder_ / "results.jsonl.gz");
+  ASSERT_TRUE(bytes);
+  const auto text = base::gunzip(*bytes, std::size_t{1} << 24);
+  ASSERT_TRUE(text);
+  const auto results = base::parse_run_results(*text);
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->results, report->results.results);
+  EXPECT_EQ(results->header.combination, report->results.header.combination);
+
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_file((folder_ / "junit.xml").c_str()));
+  const auto root = document.child("testsuites");
+  EXPECT_EQ(attribute(root, "tests"), "6");
+  EXPECT_EQ(attribute(root, "failures"), "2");
+  EXPECT_EQ(attribute(root, "errors"), "2");
+  EXPECT_EQ(attribute(root, "skipped"), "0");
+  EXPECT_EQ(document.select_nodes("//testcase").size(), 6U);
+  EXPECT_EQ(document.select_nodes("//testcase/failure").size(), 2U);
+  EXPECT_EQ(document.select_nodes("//testcase/error").size(), 2U);
+  const auto failure =
+      document.select_node("//testcase[@name='fails[dtype=float32,op=add]']").node();
+  EXPECT_EQ(attribute(failure, "file"), "test_a.py");
+  EXPECT_EQ(attribute(failure, "classname"), "test_a.TestX");
+  EXPECT_EQ(attribute(failure.child("failure"), "type"), "numerical_mismatch");
+  EXPECT_THAT(attribute(failure.child("failure"), "message"), HasSubstr("Scalars are not close!"));
+}
+
+TEST_F(RunTest, IsOkWhenNothingFailed) {
+  const auto report = run(request({"a", "b"}));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->ok());
+}
+
+TEST_F(RunTest, RefusesAnotherTorchBeforeAnythingIsWritten) {
+  auto asked = request({"a"});
+  asked.environment.torch = "1.0.0";
+  const auto report = run(asked);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(exit_code(report.error().fault), base::ExitCode::environment);
+  EXPECT_THAT(report.error().message, testing::AllOf(HasSubstr("9.9.9"), HasSubstr("1.0.0")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "junit.xml"));
+}
+
+TEST_F(RunTest, KnowsBeforehandThatAFileCannotBeWritten) {
+  auto asked = request({"a"});
+  asked.junit_file = folder_ / "no/such/folder/junit.xml";
+  const auto report = run(asked);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(exit_code(report.error().fault), base::ExitCode::environment);
+  EXPECT_THAT(report.error().message, HasSubstr("no/such/folder"));
+}
+
+TEST_F(RunTest, AFileThatCannotBeWrittenAtTheEndLosesNothingElse) {
+  auto asked = request({"a"});
+  std::filesystem::create_directories(folder_ / "gone");
+  asked.junit_file = folder_ / "gone/junit.xml";
+  asked.inventory.tests.push_back(make_test("test_a.py", "removes"));
+  asked.setup.environment.emplace_back("FAKE_PROBE_REMOVES", folder_ / "gone");
+  const auto report = run(asked);
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, HasSubstr("gone/junit.xml"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "results.jsonl.gz"));
+}
+
+// The store fails at its n-th call, for every n: never half a batch, never an end that is not
+// there, and files are written all the same once tests have run.
+TEST_F(RunTest, AStoreThatFailsGivesAnErrorAndNothingHalf) {
+  for (std::int64_t n = 1;; ++n) {
+    store::FaultyStore faulty{*store_};
+    faulty.fail_at(n, base::Fault::full);
+    auto asked = request({"a", "fails", "b"});
+    asked.store = &faulty;
+    asked.results_file = folder_ / ("results" + std::to_string(n) + ".jsonl");
+    const auto report = run(asked);
+    const bool failed = faulty.calls() >= n;
+    if (!failed) {
+      EXPECT_TRUE(report);
+      break;
+    }
+    if (!report) {
+      EXPECT_EQ(exit_code(report.error().fault), base::ExitCode::environment)
+          << report.error().message;
+    } else {
+      EXPECT_EQ(stored(report->results.header.run_id).size(), 2U) << n;
+    }
+    ASSERT_LT(n, 100);
+  }
+  const auto whole = store_->read([&](store::Tx& tx) -> base::Result<void> {
+    auto rows = tx.query("SELECT run, COUNT(*) FROM test_results GROUP BY run");
+    if (!rows) return tl::unexpected(rows.error());
+    for (const auto& row : *rows) EXPECT_EQ(row.integer(1), 3);
+    return {};
+  });
+  EXPECT_TRUE(whole);
+}
+
+TEST_F(RunTest, LearnsTimesFromEarlierRuns) {
+  ASSERT_TRUE(run(request({"a", "b"})));
+  // A second run reads the first one's times; they must not get in its way.
+  const auto again = run(request({"a", "b", "c"}));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->results.counts()[Outcome::passed], 3);
+}
+
+base::RunResults awkward() {
+  base::RunResults run;
+  run.header.run_id = "r1";
+  const auto add = [&](const std::string& method, Outcome outcome, const std::string& message) {
+    base::TestResult result;
+    result.id = {"dir/test_a.py", "", method, "{}"};
+    result.node_id = "dir/test_a.py::" + method;
+    result.outcome = outcome;
+    result.message = message;
+    result.detail = message;
+    run.results.push_back(result);
+  };
+  add("markup", Outcome::failed, "<a href=\"x\">&amp; ]]> 'q'");
+  add("control", Outcome::crashed, std::string{"bell \a esc \x1b[31m nul "} + '\0' + " end");
+  add("not_utf8", Outcome::timed_out, "\xff\xfe \xed\xa0\x80");
+  add("noncharacters", Outcome::environment_error, "\xEF\xBF\xBE and \xEF\xBF\xBF");
+  add("lines", Outcome::skipped, "first\nsecond\tx");
+  add("expected", Outcome::xfailed, "");
+  add("surprise", Outcome::xpassed, "");
+  add("left", Outcome::not_run, "");
+  return run;
+}
+
+TEST(Junit, HoldsWhateverAMessageHolds) {
+  const auto text = to_junit(awkward());
+  for (const char c : text)
+    EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') << int{c};
+  EXPECT_TRUE(base::is_utf8(text));
+  EXPECT_EQ(text.find("\xEF\xBF\xBE"), std::string::npos);
+  EXPECT_EQ(text.find("\xEF\xBF\xBF"), std::string::npos);
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(text.c_str()));
+  const auto root = document.child("testsuites");
+  EXPECT_EQ(attribute(root, "tests"), "8");
+  EXPECT_EQ(attribute(root, "failures"), "3");
+  EXPECT_EQ(attribute(root, "errors"), "1");
+  EXPECT_EQ(attribute(root, "skipped"), "3");
+  const auto failure = document.select_node("//testcase[@name='markup']/failure").node();
+  EXPECT_EQ(attribute(failure, "message"), "<a href=\"x\">&amp; ]]> 'q'");
+  EXPECT_EQ(std::string{failure.child_value()}, "<a href=\"x\">&amp; ]]> 'q'");
+  EXPECT_EQ(attribute(document.select_node("//testcase[@name='lines']/skipped").node(), "message"),
+            "first\nsecond\tx");
+  EXPECT_EQ(attribute(document.select_node("//testcase[@name='markup']").node(), "classname"),
+            "dir.test_a");
+}
+
+TEST(Junit, ShowsTheLatestAttempt) {
+  base::RunResults run;
+  base::TestResult result;
+  result.id = {"a.py", "T", "t", "{}"};
+  result.outcome = Outcome::failed;
+  run.results.push_back(result);
+  result.attempt = 2;
+  result.outcome = Outcome::passed;
+  run.results.push_back(result);
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(to_junit(run).c_str()));
+  EXPECT_EQ(attribute(document.child("testsuites"), "tests"), "1");
+  EXPECT_TRUE(document.select_nodes("//failure").empty());
+}
+
+TEST(Summary, NamesAtMostTwentyFailures) {
+  base::RunResults run;
+  for (int i = 0; i < 25; ++i) {
+    base::TestResult result;
+    result.id = {"a.py", "T", "t" + std::to_string(i), "{}"};
+    result.node_id = "a.py::T::t" + std::to_string(i);
+    result.outcome = i % 2 == 0 ? Outcome::failed : Outcome::crashed;
+    result.message = "first\nsecond";
+    run.results.push_back(result);
+  }
+  run.header.run_id = "r1";
+  const auto text = summary_text(run, {"j.xml", "", "c.db"}, true);
+  EXPECT_THAT(text, HasSubstr("FAILED a.py::T::t0: first\nCRASHED a.py::T::t1: first\n"));
+  EXPECT_EQ(text.find("second"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("t19: first\nand 5 more\n"));
+  EXPECT_THAT(text, HasSubstr("25 tests in"));
+  EXPECT_THAT(text, HasSubstr("13 failed, 12 crashed"));
+  EXPECT_THAT(text, HasSubstr("interrupted"));
+  EXPECT_THAT(text, HasSubstr("run r1 in c.db, JUnit in j.xml\n"));
+  const auto object = summary_json(run, {"j.xml", "", "c.db"}, true);
+  EXPECT_EQ(object.at("counts").at("failed").to_number<int>(), 13);
+  EXPECT_EQ(object.at("failures").as_array().size(), 25U);
+}
+
+TEST(Progress, FitsTheTerminal) {
+  Progress progress;
+  progress.done = 10;
+  progress.total = 40;
+  progress.counts.add(Outcome::failed, 2);
+  progress.running = {"test_é.py::T::t", "test_b.py::T::u"};
+  const auto line = progress_line(progress, std::chrono::seconds{30}, 200);
+  EXPECT_THAT(line, testing::StartsWith("10/40, 2 failed, 30"));
+  EXPECT_THAT(line, HasSubstr("about 1 min 30 s left"));
+  EXPECT_THAT(line, HasSubstr("test_é.py::T::t, test_b.py::T::u"));
+  for (std::size_t width = 0; width < 100; ++width) {
+    const auto cut = progress_line(progress, std::chrono::seconds{30}, width);
+    EXPECT_TRUE(base::is_utf8(cut));
+    EXPECT_TRUE(line.starts_with(cut));
+  }
+}
+
+}  // namespace
+}  // namespace crosscheck::runner
