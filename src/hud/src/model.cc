@@ -251,31 +251,32 @@ Summary summarise(std::span<const BackendResult> backends) {
   };
   if (const auto failed = n[Verdict::failed]; failed > 0) {
     std::string sentence = of_all(failed) + " failed";
-    sentence += rest(Verdict::pending, "still pending");
-    sentence += rest(Verdict::not_dispatched, "not dispatched");
     if (blocking_failures == 0) {
-      sentence +=
-          failed == 1 && total == 1 ? "; it does not block the merge." : "; none blocks the merge.";
+      sentence += total == 1 ? " and does not block the merge" : "; none blocks the merge";
     } else if (blocking_failures == failed) {
-      sentence += failed == 1 ? " and blocks the merge." : ", and each blocks the merge.";
+      sentence += failed == 1 ? " and blocks the merge" : " and each blocks the merge";
     } else {
-      sentence += fmt::format("; {} of them block{} the merge.", blocking_failures,
+      sentence += fmt::format("; {} of them block{} the merge", blocking_failures,
                               blocking_failures == 1 ? "s" : "");
     }
-    return {Verdict::failed, blocking_failures > 0, sentence};
+    sentence += rest(Verdict::not_dispatched, "not dispatched");
+    sentence += rest(Verdict::pending, "still pending");
+    return {Verdict::failed, blocking_failures > 0, sentence + "."};
   }
-  const std::string may_block =
-      blocking_open > 0 ? fmt::format("; {} of them may block the merge.", blocking_open) : ".";
+  const auto may_block = [&](std::int64_t of) {
+    if (blocking_open == 0) return std::string{"."};
+    if (of == 1) return std::string{"; it may still block the merge."};
+    return fmt::format("; {} of them may still block the merge.", blocking_open);
+  };
   if (const auto dead = n[Verdict::not_dispatched]; dead > 0) {
-    return {Verdict::not_dispatched, blocking_open > 0,
+    return {Verdict::not_dispatched, false,
             of_all(dead) + " could not be dispatched to" + rest(Verdict::pending, "still pending") +
-                may_block};
+                may_block(dead + n[Verdict::pending])};
   }
   if (const auto pending = n[Verdict::pending]; pending > 0) {
-    std::string sentence = total == 1 ? "The one backend is pending"
-                                      : fmt::format("{} of {} backends pending", pending, total);
+    std::string sentence = of_all(pending) + (pending == 1 ? " is pending" : " are pending");
     if (total != pending) sentence += "; none has failed";
-    return {Verdict::pending, false, sentence + may_block};
+    return {Verdict::pending, false, sentence + may_block(pending)};
   }
   if (const auto passed = n[Verdict::passed]; passed > 0) {
     if (passed == total) {
@@ -345,6 +346,12 @@ std::vector<Change> join_changes(std::vector<Delivery> deliveries, std::vector<D
         backend.level = job.level;
         backend.device = job.device;
       }
+      // Failures first; within a state by name, so that a page's order does not change from report
+      // to report.
+      std::ranges::stable_sort(backend.jobs, [](const LatestJob& a, const LatestJob& b) {
+        return std::tuple{!is_bad(a.job.state), a.job.workflow, a.job.job_name} <
+               std::tuple{!is_bad(b.job.state), b.job.workflow, b.job.job_name};
+      });
       backend.verdict = judge(backend.level, backend.dispatch, backend.jobs);
       // Only what upstream asked for can hold up a merge.
       backend.can_block = can_block(backend.level) && backend.dispatch.has_value();

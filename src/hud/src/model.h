@@ -26,33 +26,33 @@ inline constexpr base::Duration k_fresh = std::chrono::hours{24};
 // One attempt of a job: a row of `jobs`.
 struct Job {
   std::int64_t id = 0;
-  std::string delivery_id;
-  std::string event_type;
-  std::string repo_key;
-  std::string repo;
-  std::string level;
-  std::string device;
-  std::string head_sha;
-  std::optional<std::int64_t> pr_number;
-  std::string run_id;
+  std::string delivery_id = {};
+  std::string event_type = {};
+  std::string repo_key = {};
+  std::string repo = {};
+  std::string level = {};
+  std::string device = {};
+  std::string head_sha = {};
+  std::optional<std::int64_t> pr_number = {};
+  std::string run_id = {};
   std::int64_t run_attempt = 1;
-  std::string job_name;
-  std::string workflow;  // downstream's word
+  std::string job_name = {};
+  std::string workflow = {};  // downstream's word
   State state = State::no_data;
-  std::string conclusion;    // as reported; empty while it runs
-  std::string concluded_by;  // downstream, relay
+  std::string conclusion = {};    // as reported; empty while it runs
+  std::string concluded_by = {};  // downstream, relay
   bool completed_first = false;
   base::Time first_seen_at{};
-  std::optional<base::Time> started_at;
-  std::optional<base::Time> completed_at;
-  std::optional<base::Duration> queue;
-  std::optional<base::Duration> execution;
-  std::string url;  // downstream's word; checked by safe_url, else empty
-  std::optional<std::int64_t> word_passed;
-  std::optional<std::int64_t> word_failed;
-  std::optional<std::int64_t> word_skipped;
-  std::string results_digest;
-  std::optional<base::OutcomeCounts> counts;  // of the stored results
+  std::optional<base::Time> started_at = {};
+  std::optional<base::Time> completed_at = {};
+  std::optional<base::Duration> queue = {};
+  std::optional<base::Duration> execution = {};
+  std::string url = {};  // downstream's word; checked by safe_url, else empty
+  std::optional<std::int64_t> word_passed = {};
+  std::optional<std::int64_t> word_failed = {};
+  std::optional<std::int64_t> word_skipped = {};
+  std::string results_digest = {};
+  std::optional<base::OutcomeCounts> counts = {};  // of the stored results
 
   [[nodiscard]] base::Time newest_at() const { return completed_at.value_or(first_seen_at); }
 };
@@ -60,8 +60,8 @@ struct Job {
 // A job is a backend, a commit, a workflow and a job name; everything that ran under that name on
 // that commit is an attempt of it, and the latest one is what counts.
 struct LatestJob {
-  Job job;                   // the latest attempt
-  std::vector<Job> earlier;  // the others, newest first
+  Job job = {};                   // the latest attempt
+  std::vector<Job> earlier = {};  // the others, newest first
   [[nodiscard]] std::int64_t attempts() const {
     return static_cast<std::int64_t>(earlier.size()) + 1;
   }
@@ -91,17 +91,17 @@ struct Percentiles {
 struct FailingSince {
   base::Time at{};
   std::int64_t job_id = 0;
-  std::string head_sha;
+  std::string head_sha = {};
   std::int64_t commits = 0;  // failing in a row
 };
 [[nodiscard]] std::optional<FailingSince> failing_since(std::span<const LatestJob> jobs);
 
 struct Backend {
-  std::string repo_key;
-  std::string repo;
-  std::string level;
-  std::string device;
-  std::vector<std::string> oncalls;
+  std::string repo_key = {};
+  std::string repo = {};
+  std::string level = {};
+  std::string device = {};
+  std::vector<std::string> oncalls = {};
   bool listed = true;
   base::Time since{};
 };
@@ -113,15 +113,15 @@ enum class Freshness : std::uint8_t { fresh, no_recent_data, never_reported, not
 [[nodiscard]] std::string_view to_string(Freshness freshness);
 
 struct BackendSummary {
-  Backend backend;
+  Backend backend = {};
   State state = State::no_data;  // worst job of the newest commit
   Freshness freshness = Freshness::never_reported;
-  std::optional<base::Time> last_report;
-  std::vector<LatestJob> recent;  // at most k_spark_jobs, oldest first
-  PassRate rate;
-  std::optional<FailingSince> failing;
-  std::optional<Percentiles> queue;
-  std::optional<Percentiles> end_to_end;
+  std::optional<base::Time> last_report = {};
+  std::vector<LatestJob> recent = {};  // at most k_spark_jobs, oldest first
+  PassRate rate = {};
+  std::optional<FailingSince> failing = {};
+  std::optional<Percentiles> queue = {};
+  std::optional<Percentiles> end_to_end = {};
   bool window_cut =
       false;  // more attempts in the window than k_window_attempts: the newest were taken
 };
@@ -131,32 +131,32 @@ struct BackendSummary {
 // A row of `dispatches`.
 struct Dispatch {
   std::int64_t delivery = 0;
-  std::string repo_key;
-  std::string repo;
-  std::string level;
-  std::string device;
+  std::string repo_key = {};
+  std::string repo = {};
+  std::string level = {};
+  std::string device = {};
   State state = State::pending;
   bool uncertain = false;
   std::int64_t attempts = 0;
-  std::string last_error;
+  std::string last_error = {};
   base::Time created_at{};
-  std::optional<base::Time> sent_at;
+  std::optional<base::Time> sent_at = {};
 };
 
 // A row of `deliveries`, without its body.
 struct Delivery {
   std::int64_t id = 0;
-  std::string delivery_id;
-  std::string event_type;
-  std::string action;
-  std::optional<std::int64_t> pr_number;
-  std::string pr_title;
-  std::string head_sha;
-  std::string head_ref;
-  std::string base_sha;
-  std::string base_ref;
-  std::string git_ref;
-  std::string sender;
+  std::string delivery_id = {};
+  std::string event_type = {};
+  std::string action = {};
+  std::optional<std::int64_t> pr_number = {};
+  std::string pr_title = {};
+  std::string head_sha = {};
+  std::string head_ref = {};
+  std::string base_sha = {};
+  std::string base_ref = {};
+  std::string git_ref = {};
+  std::string sender = {};
   base::Time received_at{};
 };
 
@@ -174,12 +174,12 @@ enum class Verdict : std::uint8_t {
 
 // One backend's answer to one commit.
 struct BackendResult {
-  std::string repo_key;
-  std::string repo;
-  std::string level;
-  std::string device;
-  std::optional<Dispatch> dispatch;  // none: a report without an event before it
-  std::vector<LatestJob> jobs;
+  std::string repo_key = {};
+  std::string repo = {};
+  std::string level = {};
+  std::string device = {};
+  std::optional<Dispatch> dispatch = {};  // none: a report without an event before it
+  std::vector<LatestJob> jobs = {};
   Verdict verdict = Verdict::pending;
   bool can_block = false;
 };
@@ -188,15 +188,16 @@ struct BackendResult {
 
 // One commit upstream with every backend's answer to it.
 struct Change {
-  std::string head_sha;
-  std::vector<Delivery> deliveries;  // newest first; none for a commit known from reports alone
-  std::vector<BackendResult> backends;
+  std::string head_sha = {};
+  std::vector<Delivery> deliveries =
+      {};  // newest first; none for a commit known from reports alone
+  std::vector<BackendResult> backends = {};
   base::Time at{};  // newest delivery or report
 };
 struct Summary {
   Verdict verdict = Verdict::pending;
   bool blocks = false;
-  std::string sentence;
+  std::string sentence = {};
 };
 [[nodiscard]] Summary summarise(std::span<const BackendResult> backends);
 // Joins rows on the commit: newest change first, backends with the worst verdict first.
@@ -205,10 +206,10 @@ struct Summary {
                                                std::vector<Job> jobs);
 
 struct GridFilter {
-  std::string event;
-  std::string branch;
-  std::string q;
-  std::optional<State> status;
+  std::string event = {};
+  std::string branch = {};
+  std::string q = {};
+  std::optional<State> status = {};
   bool ungrouped = false;  // a column a job, not a group of jobs
   std::int64_t page = 1;
 };
@@ -219,17 +220,17 @@ struct GridCell {
   std::int64_t attempts = 0;  // of the job with the most
 };
 struct GridColumn {
-  std::string workflow;
-  std::string name;
+  std::string workflow = {};
+  std::string name = {};
   friend auto operator<=>(const GridColumn&, const GridColumn&) = default;
 };
 struct GridRow {
-  Change change;  // of this backend alone
-  std::vector<std::optional<GridCell>> cells;
+  Change change = {};  // of this backend alone
+  std::vector<std::optional<GridCell>> cells = {};
 };
 struct Grid {
-  std::vector<GridColumn> columns;
-  std::vector<GridRow> rows;
+  std::vector<GridColumn> columns = {};
+  std::vector<GridRow> rows = {};
   std::int64_t commits = 0;  // that match
 };
 inline constexpr std::size_t k_grid_rows = 25;
@@ -242,42 +243,42 @@ inline constexpr std::int64_t k_grid_window = 500;
 // A stored run of tests behind a job.
 struct Run {
   std::int64_t id = 0;
-  std::string run_key;
-  base::Combination combination;
-  std::vector<std::string> command;
-  std::string selection;
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::string run_key = {};
+  base::Combination combination = {};
+  std::vector<std::string> command = {};
+  std::string selection = {};
+  std::vector<std::pair<std::string, std::string>> environment = {};
   base::Time started_at{};
-  std::optional<base::Time> finished_at;
-  base::OutcomeCounts counts;
+  std::optional<base::Time> finished_at = {};
+  base::OutcomeCounts counts = {};
 };
 struct Test {
   std::int64_t id = 0;
-  std::string node_id;
-  std::string file;
-  std::string class_name;
-  std::string method;
-  std::vector<std::pair<std::string, std::string>> variant;
+  std::string node_id = {};
+  std::string file = {};
+  std::string class_name = {};
+  std::string method = {};
+  std::vector<std::pair<std::string, std::string>> variant = {};
   std::int64_t attempt = 1;
   base::Outcome outcome = base::Outcome::not_run;
   base::FailureKind kind = base::FailureKind::none;
-  std::string fingerprint;
-  std::string message;
-  std::string detail;
-  std::optional<base::Mismatch> mismatch;
+  std::string fingerprint = {};
+  std::string message = {};
+  std::string detail = {};
+  std::optional<base::Mismatch> mismatch = {};
   base::Duration duration{0};
 };
 // Failures that are alike.
 struct Cluster {
   base::FailureKind kind = base::FailureKind::none;
-  std::string fingerprint;
+  std::string fingerprint = {};
   std::int64_t tests = 0;
-  std::string line;  // the error's first line, of one of them
+  std::string line = {};  // the error's first line, of one of them
 };
 struct TestFilter {
-  bool failing = false;                  // failures and faults
-  std::optional<base::Outcome> outcome;  // neither: all
-  std::string q;
+  bool failing = false;                       // failures and faults
+  std::optional<base::Outcome> outcome = {};  // neither: all
+  std::string q = {};
   std::int64_t page = 1;
   [[nodiscard]] std::string outcome_name() const;
 };
@@ -285,16 +286,16 @@ inline constexpr std::int64_t k_failing_page = 25;
 inline constexpr std::int64_t k_tests_page = 100;
 
 struct JobPage {
-  Job job;
-  std::optional<Delivery> delivery;
-  std::optional<Dispatch> dispatch;
-  std::vector<Job> attempts;  // of the same job, newest first, this one included
-  std::optional<Run> run;
-  std::string word_body;
-  std::string word_combination;
-  std::vector<Cluster> clusters;
-  TestFilter filter;
-  std::vector<Test> tests;
+  Job job = {};
+  std::optional<Delivery> delivery = {};
+  std::optional<Dispatch> dispatch = {};
+  std::vector<Job> attempts = {};  // of the same job, newest first, this one included
+  std::optional<Run> run = {};
+  std::string word_body = {};
+  std::string word_combination = {};
+  std::vector<Cluster> clusters = {};
+  TestFilter filter = {};
+  std::vector<Test> tests = {};
   bool more_tests = false;
 };
 // The line that says why a job is not green; empty for one that is.

@@ -234,6 +234,9 @@ json::object change_of_page(const Change& change, const PageContext& context) {
                               {"created", time_of_page(backend.dispatch->created_at, context.now)},
                               {"sent", time_of_page(backend.dispatch->sent_at, context.now)}};
     }
+    if (backend.verdict == Verdict::not_collected) {
+      dispatch.get_object()["state"].get_object()["label"] = "sent; L1 results are not collected";
+    }
     auto state = state_of_page(state_of(backend.verdict));
     std::string verdict{to_string(backend.verdict)};
     std::ranges::replace(verdict, '_', ' ');
@@ -278,6 +281,7 @@ json::object change_of_page(const Change& change, const PageContext& context) {
           {"blocks", summary.blocks},
           {"when", time_of_page(change.at, context.now)},
           {"upstream", commit_link(change.head_sha, context)},
+          {"pull", pull_link(pr, context)},
           {"has_backends", !backends.empty()},
           {"backends", std::move(backends)}};
 }
@@ -388,7 +392,7 @@ json::object test_of_page(const Test& test) {
 
 Page fleet_page(const std::vector<BackendSummary>& fleet, const std::vector<Change>& recent,
                 const PageContext& context) {
-  Page page{"Fleet", "fleet", {}, {}, {}};
+  Page page{.title = "Fleet", .name = "fleet"};
   json::array twins;
   json::array rows;
   std::int64_t failing = 0;
@@ -426,7 +430,7 @@ Page grid_page(const BackendSummary& summary, const Grid& grid, const GridFilter
                bool window_cut, const PageContext& context) {
   const auto& repo = summary.backend.repo;
   const std::string path = "/b/" + repo;
-  Page page{repo, "grid", {}, {}, summary.last_report};
+  Page page{.title = repo, .name = "grid", .newest_at = summary.last_report};
   page.twin = {
       {"summary", to_json(summary)},
       {"filter",
@@ -525,7 +529,7 @@ Page grid_page(const BackendSummary& summary, const Grid& grid, const GridFilter
 Page pull_request_page(std::int64_t number, const std::vector<Change>& changes,
                        const PageContext& context) {
   const Change& head = changes.front();
-  Page page{fmt::format("#{} {}", number, change_title(head)), "pr", {}, {}, {}};
+  Page page{.title = fmt::format("#{} {}", number, change_title(head)), .name = "pr"};
   json::array twins;
   json::array earlier;
   for (const auto& change : changes) {
@@ -539,18 +543,15 @@ Page pull_request_page(std::int64_t number, const std::vector<Change>& changes,
                {"commits", std::move(twins)}};
   page.context = {{"number", number},
                   {"change", change_of_page(head, context)},
-                  {"pull", pull_link(number, context)},
                   {"has_earlier", !earlier.empty()},
                   {"earlier", std::move(earlier)}};
   return page;
 }
 
 Page commit_page(const Change& change, const PageContext& context) {
-  Page page{fmt::format("{} {}", short_sha(change.head_sha), plain_title(change)),
-            "commit",
-            {},
-            {},
-            newest_of(change)};
+  Page page{.title = fmt::format("{} {}", short_sha(change.head_sha), plain_title(change)),
+            .name = "commit",
+            .newest_at = newest_of(change)};
   page.twin = to_json(change);
   page.context = {{"change", change_of_page(change, context)}};
   return page;
@@ -558,11 +559,10 @@ Page commit_page(const Change& change, const PageContext& context) {
 
 Page job_page(const JobPage& job, const PageContext& context) {
   const Job& it = job.job;
-  Page page{fmt::format("{} · {} · {}", it.job_name, it.repo, info(it.state).label),
-            "job",
-            {},
-            {},
-            it.newest_at()};
+  Page page{.title = fmt::format("{} {} · {} · job {}", it.job_name, info(it.state).label, it.repo,
+                                 it.id),
+            .name = "job",
+            .newest_at = it.newest_at()};
   page.twin = to_json(job);
   const std::string path = "/job/" + std::to_string(it.id);
 
@@ -733,7 +733,7 @@ Page job_page(const JobPage& job, const PageContext& context) {
 }
 
 Page metrics_page() {
-  Page page{"What the numbers mean", "metrics", {}, {}, {}};
+  Page page{.title = "What the numbers mean", .name = "metrics"};
   json::array table;
   json::array twin;
   for (const auto& state : states()) {
@@ -764,7 +764,7 @@ Page metrics_page() {
 }
 
 Page error_page(int status, std::string what, std::string next) {
-  Page page{what, "error", {}, {}, {}};
+  Page page{.title = what, .name = "error"};
   page.status = status;
   page.twin = {{"error", what}, {"next", next}, {"status", status}};
   page.context = {{"status", status}, {"what", what}, {"next", text_or_false(next)}};

@@ -12,16 +12,16 @@ namespace crosscheck::hud {
 
 struct PageContext {
   base::Time now{};
-  std::string upstream_repo;
-  std::string upstream_url;  // empty: no links to upstream
+  std::string upstream_repo = {};
+  std::string upstream_url = {};  // empty: no links to upstream
 };
 
 struct Page {
-  std::string title;
-  std::string name;                     // of the template, and of the tab it belongs to
-  boost::json::object twin;             // the JSON answer
-  boost::json::object context;          // what the template sees
-  std::optional<base::Time> newest_at;  // newest datum on the page
+  std::string title = {};
+  std::string name = {};                     // of the template, and of the tab it belongs to
+  boost::json::object twin = {};             // the JSON answer
+  boost::json::object context = {};          // what the template sees
+  std::optional<base::Time> newest_at = {};  // newest datum on the page
   int status = 200;
 };
 

@@ -16,10 +16,10 @@ namespace crosscheck::hud {
 
 struct HudOptions {
   const base::Clock& clock;   // must outlive the Hud
-  std::string upstream_repo;  // "pytorch/pytorch": what commits and pull requests link to
+  std::string upstream_repo = {};  // "pytorch/pytorch": what commits and pull requests link to
   // Where upstream's pages are; empty: no links to them (local mode has none).
   std::string upstream_url = "https://github.com";
-  std::string version;
+  std::string version = {};
 };
 
 // Thread-safe.

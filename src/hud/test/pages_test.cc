@@ -1,0 +1,679 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "../../store/test/postgres_fixture.h"
+#include "crosscheck/base/gzip.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/hud/hud.h"
+#include "crosscheck/store/faulty_store.h"
+#include "seed.h"
+
+namespace crosscheck::hud::test {
+namespace {
+
+namespace json = base::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+net::Request get(const std::string& target) {
+  net::Request request;
+  request.method = "GET";
+  const auto mark = target.find('?');
+  request.path = target.substr(0, mark);
+  if (mark != std::string::npos) request.query = target.substr(mark + 1);
+  return request;
+}
+
+// As a server decodes it.
+net::Request get_url(const std::string& url) {
+  auto request = get(url.substr(0, url.find('#')));
+  request.path = net::percent_decode(request.path).value_or(request.path);
+  return request;
+}
+
+class TempDb {
+ public:
+  TempDb() {
+    std::string name = std::filesystem::temp_directory_path() / "crosscheck-hud.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = name;
+    auto opened = store::open((path_ / "t.db").string());
+    if (!opened) throw std::runtime_error(opened.error().message);
+    store_ = std::move(*opened);
+  }
+  ~TempDb() {
+    store_.reset();
+    std::filesystem::remove_all(path_);
+  }
+  TempDb(const TempDb&) = delete;
+  TempDb& operator=(const TempDb&) = delete;
+  store::Store& operator*() { return *store_; }
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<store::Store> store_;
+};
+
+class Pages : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    db_ = new TempDb;
+    seeded_ = new Seeded{seed_fleet(**db_)};
+  }
+  static void TearDownTestSuite() {
+    delete seeded_;
+    delete db_;
+  }
+
+  net::Response fetch(const net::Request& request) {
+    auto response = hud_.handle(request);
+    if (!response) throw std::runtime_error("not the HUD's: " + request.path);
+    return *response;
+  }
+  std::string html(const std::string& target, int status = 200) {
+    const auto response = fetch(get(target));
+    EXPECT_EQ(response.status, status) << target;
+    return response.body;
+  }
+  json::value twin(const std::string& target, int status = 200) {
+    const auto response = fetch(get(target));
+    EXPECT_EQ(response.status, status) << target;
+    auto value = base::parse_json(response.body, target);
+    if (!value) throw std::runtime_error(value.error().message);
+    return *value;
+  }
+  static std::int64_t number(const json::value& value, std::string_view path) {
+    return base::require_int(value, path).value();
+  }
+  static std::string text(const json::value& value, std::string_view path) {
+    return base::require_string(value, path).value();
+  }
+
+  static inline TempDb* db_ = nullptr;
+  static inline Seeded* seeded_ = nullptr;
+  base::ManualClock clock_{k_now};
+  Hud hud_{**db_, {.clock = clock_, .upstream_repo = "pytorch/pytorch", .version = "0.1.0"}};
+};
+
+std::map<std::string, std::int64_t> counts_in(const std::string& html) {
+  static const std::regex k_count{R"re(id="count-([a-z_]+)" data-count="(\d+)">(\d+))re"};
+  std::map<std::string, std::int64_t> counts;
+  for (auto it = std::sregex_iterator(html.begin(), html.end(), k_count);
+       it != std::sregex_iterator{}; ++it) {
+    EXPECT_EQ((*it)[2], (*it)[3]);
+    counts[(*it)[1]] = std::stoll((*it)[2]);
+  }
+  return counts;
+}
+
+TEST_F(Pages, AJobsCountsAreThoseOfTheRunItUploaded) {
+  const auto path = "/job/" + std::to_string(seeded_->failed_job);
+  const auto expected = seeded_->failed_run.counts();
+  const auto on_page = counts_in(html(path));
+  const auto value = twin(path + ".json");
+  ASSERT_EQ(on_page.size(), base::k_outcome_count + 3);
+  for (std::size_t i = 0; i < base::k_outcome_count; ++i) {
+    const auto outcome = static_cast<base::Outcome>(i);
+    const std::string name{to_string(outcome)};
+    EXPECT_EQ(on_page.at(name), expected[outcome]) << name;
+    EXPECT_EQ(number(value, "run.counts." + name), expected[outcome]) << name;
+  }
+  EXPECT_EQ(on_page.at("total"), expected.total());
+  EXPECT_EQ(on_page.at("failures"), expected.failures());
+  EXPECT_EQ(number(value, "run.counts.total"), expected.total());
+  EXPECT_EQ(number(value, "run.counts.failures"), expected.failures());
+  EXPECT_GT(expected.failures(), 0);
+}
+
+TEST_F(Pages, AJobShowsItsFailedTestsWithTheirErrors) {
+  const auto page = html("/job/" + std::to_string(seeded_->failed_job));
+  EXPECT_THAT(
+      page,
+      HasSubstr(
+          "The operator &apos;aten::linalg_cholesky_ex.L&apos; is not currently implemented"));
+  EXPECT_THAT(page, HasSubstr("test_forward_softmax_refdev_float16"));
+  EXPECT_THAT(page, HasSubstr("greatest absolute difference <b>0.0341797</b> (tolerance 1e-05)"));
+  EXPECT_THAT(page, HasSubstr("Traceback (most recent call last)"));
+  EXPECT_THAT(page, HasSubstr("--select &apos;quick and not slow&apos;"));
+  EXPECT_THAT(page, HasSubstr("Downstream’s word"));
+  EXPECT_THAT(page, HasSubstr("blocks the merge"));
+  EXPECT_THAT(page, Not(HasSubstr("exit code")));
+  EXPECT_THAT(page, Not(HasSubstr("test_forward_matmul_refdev_float32")));
+}
+
+TEST_F(Pages, TestsAreFilteredAndPaged) {
+  const auto path = "/job/" + std::to_string(seeded_->failed_job) + ".json";
+  const auto nodes = [&](const std::string& query) {
+    std::vector<std::string> result;
+    const auto value = twin(path + query);
+    for (const auto& test : value.at("tests").as_array()) result.push_back(text(test, "node_id"));
+    return result;
+  };
+  const auto counts = seeded_->failed_run.counts();
+  EXPECT_EQ(static_cast<std::int64_t>(nodes("").size()), counts.failures());
+  EXPECT_EQ(static_cast<std::int64_t>(nodes("?outcome=crashed").size()), 1);
+  EXPECT_EQ(static_cast<std::int64_t>(nodes("?outcome=skipped").size()),
+            counts[base::Outcome::skipped]);
+  EXPECT_EQ(nodes("?outcome=all&q=SoftMax").size(), 1U);
+  EXPECT_EQ(nodes("?outcome=all&q=%25").size(), 0U);  // not a wildcard
+  EXPECT_EQ(nodes("?outcome=all&q=t_st_forward").size(), 0U);
+  std::set<std::string> all;
+  for (int page = 1; page <= 2; ++page) {
+    for (const auto& node : nodes("?outcome=all&page=" + std::to_string(page)))
+      EXPECT_TRUE(all.insert(node).second);
+  }
+  EXPECT_EQ(static_cast<std::int64_t>(all.size()), counts.total());
+  EXPECT_TRUE(nodes("?outcome=all&page=3").empty());
+}
+
+TEST_F(Pages, PassRateIsTheSameOnEveryPage) {
+  const auto fleet = twin("/index.json");
+  const auto fleet_html = html("/");
+  int compared = 0;
+  for (const auto& backend : fleet.at("backends").as_array()) {
+    const auto repo = text(backend, "backend");
+    const auto grid = twin("/b/" + repo + ".json");
+    EXPECT_TRUE(backend.at("pass_rate") == grid.at("summary").at("pass_rate")) << repo;
+    EXPECT_TRUE(backend.at("queue") == grid.at("summary").at("queue")) << repo;
+    if (number(backend, "pass_rate.counted") == 0) continue;
+    const auto fraction = fmt::format("{}/{}", number(backend, "pass_rate.passed"),
+                                      number(backend, "pass_rate.counted"));
+    const auto percentage = text(backend, "pass_rate.percent") + " %";
+    EXPECT_THAT(fleet_html, HasSubstr("<small>" + fraction + "</small>"));
+    EXPECT_THAT(html("/b/" + repo), HasSubstr(percentage + " <small>" + fraction + "</small>"));
+    ++compared;
+  }
+  EXPECT_EQ(compared, 4);
+}
+
+TEST_F(Pages, AChangeHasItsVerdictFirst) {
+  const auto path = "/pr/" + std::to_string(seeded_->pr);
+  const std::string sentence = "1 of 3 backends failed and blocks the merge; 2 still pending.";
+  EXPECT_EQ(text(twin(path + ".json"), "sentence"), sentence);
+  const auto page = html(path);
+  EXPECT_THAT(page, HasSubstr(sentence));
+  EXPECT_LT(page.find(sentence), page.find("<table"));
+  EXPECT_THAT(page, HasSubstr("unclassified"));
+  const auto commit = twin("/commit/" + seeded_->head_sha + ".json");
+  EXPECT_EQ(text(commit, "sentence"), sentence);
+  EXPECT_TRUE(commit == twin("/commit/" + seeded_->head_sha.substr(0, 9) + ".json"));
+}
+
+TEST_F(Pages, DeadAndPendingDispatchesAreVisible) {
+  const auto page = html("/b/intel/torch-xpu-ops");
+  EXPECT_THAT(page, HasSubstr("in the outbox"));
+  EXPECT_THAT(page, HasSubstr("is the App installed there?"));
+  EXPECT_EQ(number(twin("/b/intel/torch-xpu-ops.json?status=dead"), "grid.commits"), 1);
+  EXPECT_EQ(number(twin("/b/intel/torch-xpu-ops.json?status=pending"), "grid.commits"), 1);
+}
+
+TEST_F(Pages, TheGridIsFilteredAndPaged) {
+  EXPECT_EQ(number(twin("/b/acme/refdev.json"), "grid.commits"), 40);
+  EXPECT_EQ(twin("/b/acme/refdev.json").at("grid").at("rows").as_array().size(), 25U);
+  EXPECT_EQ(twin("/b/acme/refdev.json?page=2").at("grid").at("rows").as_array().size(), 15U);
+  EXPECT_EQ(number(twin("/b/acme/refdev.json?status=failed"), "grid.commits"), 3);
+  EXPECT_EQ(number(twin("/b/acme/refdev.json?q=%23171266"), "grid.commits"), 5);
+  EXPECT_EQ(number(twin("/b/acme/refdev.json?q=" + seeded_->head_sha.substr(0, 8)), "grid.commits"),
+            1);
+  EXPECT_EQ(number(twin("/b/acme/refdev.json?event=push"), "grid.commits"), 0);
+  EXPECT_EQ(number(twin("/b/acme/refdev.json?branch=main"), "grid.commits"), 40);
+  EXPECT_EQ(number(twin("/b/quiet/backend.json?event=nightly"), "grid.commits"), 1);
+  EXPECT_EQ(twin("/b/acme/refdev.json?group=off").at("grid").at("columns").as_array().size(), 4U);
+  EXPECT_TRUE(twin("/b/ACME/RefDev.json").at("grid") == twin("/b/acme/refdev.json").at("grid"));
+}
+
+TEST_F(Pages, EveryLinkLeadsSomewhereAndEveryPageHasATwin) {
+  static const std::regex k_link{R"re(href="(/[^"]*)")re"};
+  static const std::regex k_title{"<title>([^<]*)</title>"};
+  static const std::regex k_inline{
+      R"re(<[a-z]+[^>]*\s(style|on[a-z]+)=|<style|<script>|javascript:)re"};
+  std::vector<std::string> todo{"/"};
+  std::set<std::string> seen{"/"};
+  std::map<std::string, std::string> titles;
+  std::size_t pages = 0;
+  for (std::size_t i = 0; i < todo.size() && i < 150; ++i) {
+    const auto url = todo[i];
+    const auto response = fetch(get_url(url));
+    ASSERT_EQ(response.status, 200) << url;
+    EXPECT_TRUE(response.headers.get("content-security-policy")) << url;
+    EXPECT_THAT(std::string{*response.headers.get("content-security-policy")},
+                Not(HasSubstr("unsafe")));
+    EXPECT_EQ(response.headers.get("x-content-type-options"), "nosniff");
+    EXPECT_TRUE(response.headers.get("referrer-policy"));
+    if (!response.headers.get("content-type")->starts_with("text/html")) continue;
+    ++pages;
+    EXPECT_FALSE(std::regex_search(response.body, k_inline)) << url;
+    EXPECT_LE(base::gzip(response.body).size(), 45U * 1024U) << url;
+    EXPECT_THAT(response.body, HasSubstr("rel=\"alternate\" type=\"application/json\"")) << url;
+    std::smatch title;
+    ASSERT_TRUE(std::regex_search(response.body, title, k_title));
+    const auto [known, is_new] = titles.try_emplace(title[1], url.substr(0, url.find('?')));
+    EXPECT_TRUE(is_new || known->second == url.substr(0, url.find_first_of("?#")))
+        << url << " and " << known->second;
+    for (auto it = std::sregex_iterator(response.body.begin(), response.body.end(), k_link);
+         it != std::sregex_iterator{}; ++it) {
+      std::string link = (*it)[1];
+      link = std::regex_replace(link.substr(0, link.find('#')), std::regex{"&amp;"}, "&");
+      if (seen.insert(link).second) todo.push_back(link);
+    }
+  }
+  EXPECT_GT(pages, 70U);
+  for (const auto& url : todo) {
+    if (url.find(".json") == std::string::npos) continue;
+    const auto response = fetch(get_url(url));
+    ASSERT_EQ(response.status, 200) << url;
+    EXPECT_TRUE(base::parse_json(response.body, url)) << url;
+  }
+}
+
+TEST_F(Pages, UnchangedPagesAreNotSentAgain) {
+  for (const std::string path :
+       {"/", "/index.json", "/b/acme/refdev", "/help/metrics", "/help/metrics.json"}) {
+    auto request = get(path);
+    const auto first = fetch(request);
+    const std::string tag{first.headers.get("etag").value()};
+    request.headers.set("If-None-Match", "\"other\", " + tag);
+    const auto again = fetch(request);
+    EXPECT_EQ(again.status, 304) << path;
+    EXPECT_TRUE(again.body.empty());
+    EXPECT_EQ(again.headers.get("etag"), tag);
+    request.headers.set("If-None-Match", "W/\"0\"");
+    EXPECT_EQ(fetch(request).status, 200);
+  }
+  // A twin stays the same while its data do; a page's ages go on by the minute.
+  const auto tag = [&](const std::string& path) {
+    return std::string{fetch(get(path)).headers.get("etag").value()};
+  };
+  const auto page = tag("/pr/" + std::to_string(seeded_->pr));
+  const auto data = tag("/pr/" + std::to_string(seeded_->pr) + ".json");
+  clock_.advance(3min);
+  EXPECT_NE(tag("/pr/" + std::to_string(seeded_->pr)), page);
+  EXPECT_EQ(tag("/pr/" + std::to_string(seeded_->pr) + ".json"), data);
+}
+
+TEST_F(Pages, GzipIsUsedWhereItIsAccepted) {
+  struct Case {
+    const char* accept;
+    bool expected;
+  };
+  for (const auto& c : {Case{"gzip, br", true},
+                        {"br;q=1.0, gzip;q=0.5", true},
+                        {"GZIP", true},
+                        {"gzip;q=0", false},
+                        {"gzip; q=0.0", false},
+                        {"br", false},
+                        {"", false}}) {
+    auto request = get("/");
+    request.headers.set("Accept-Encoding", c.accept);
+    const auto response = fetch(request);
+    EXPECT_EQ(response.headers.get("content-encoding").has_value(), c.expected) << c.accept;
+    if (c.expected) {
+      EXPECT_THAT(base::gunzip(response.body, 1 << 22).value(), HasSubstr("<h1>Fleet</h1>"));
+    }
+    EXPECT_EQ(response.headers.get("vary"), "Accept-Encoding");
+  }
+}
+
+TEST_F(Pages, AssetsNeverChangeUnderTheirName) {
+  std::smatch found;
+  const auto page = html("/");
+  ASSERT_TRUE(
+      std::regex_search(page, found, std::regex{R"re(href="(/assets/hud\.[0-9a-f]{12}\.css)")re"}));
+  const auto response = fetch(get(found[1].str()));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_THAT(std::string{*response.headers.get("cache-control")}, HasSubstr("immutable"));
+  EXPECT_THAT(html("/assets/hud.css", 404), HasSubstr("</html>"));
+  EXPECT_EQ(fetch(get("/assets/../hud.h")).status, 404);
+}
+
+TEST_F(Pages, OnlyReadingIsAnswered) {
+  auto request = get("/");
+  request.method = "HEAD";
+  EXPECT_EQ(fetch(request).status, 200);
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "BREW"}) {
+    request.method = method;
+    const auto response = fetch(request);
+    EXPECT_EQ(response.status, 405);
+    EXPECT_EQ(response.headers.get("allow"), "GET, HEAD");
+  }
+  for (const char* path :
+       {"/github/webhook", "/healthz", "/api/v1/results/x", "/bb", "/index.html", ""}) {
+    EXPECT_FALSE(hud_.handle(get(path))) << path;
+  }
+}
+
+TEST_F(Pages, WhatIsNotThereIsNamed) {
+  for (const char* target : {"/b",
+                             "/b/",
+                             "/b/acme",
+                             "/b/acme/",
+                             "/b/acme/refdev/",
+                             "/b/acme/none",
+                             "/b/acme/ref dev",
+                             "/b/../etc",
+                             "/b/acme/refdev/x",
+                             "/pr",
+                             "/pr/",
+                             "/pr/0",
+                             "/pr/-1",
+                             "/pr/1",
+                             "/pr/abc",
+                             "/pr/99999999999999999999",
+                             "/commit/xyz",
+                             "/commit/0123",
+                             "/commit/0000000",
+                             "/job/0",
+                             "/job/-3",
+                             "/job/999999999",
+                             "/job/1/2",
+                             "/job/1e3",
+                             "/job/\xff\xfe",
+                             "/help",
+                             "/help/other",
+                             "/go",
+                             "/go/x",
+                             "/assets",
+                             "/assets/",
+                             "/badge/acme",
+                             "/badge/acme/refdev",
+                             "/badge/a/b/c.svg"}) {
+    const auto response = fetch(get(target));
+    EXPECT_EQ(response.status, 404) << target;
+    EXPECT_THAT(response.body, HasSubstr("404")) << target;
+  }
+  for (const char* target : {"/pr/0.json", "/b/acme/none.json", "/job/999999999.json",
+                             "/commit/xyz.json", "/help/other.json"}) {
+    const auto value = twin(target, 404);
+    EXPECT_FALSE(text(value, "error").empty()) << target;
+    EXPECT_EQ(number(value, "status"), 404);
+  }
+  EXPECT_EQ(hud_.not_found(get("/whatever")).status, 404);
+  EXPECT_TRUE(base::parse_json(hud_.not_found(get("/whatever.json")).body, "twin"));
+  const auto job = "/job/" + std::to_string(seeded_->failed_job);
+  for (const std::string target :
+       {"/b/acme/refdev?page=0", "/b/acme/refdev?page=-1", "/b/acme/refdev?page=x",
+        "/b/acme/refdev?page=99999999999999999999", "/b/acme/refdev?status=green"}) {
+    EXPECT_EQ(fetch(get(target)).status, 400) << target;
+  }
+  EXPECT_EQ(fetch(get(job + "?outcome=green")).status, 400);
+  EXPECT_EQ(fetch(get(job + "?page=-5")).status, 400);
+  EXPECT_EQ(fetch(get(job + "?page=10000")).status, 200);
+}
+
+TEST_F(Pages, NoRequestIsAnswered500) {
+  const std::vector<std::string> pieces{"/",
+                                        "b",
+                                        "acme",
+                                        "refdev",
+                                        ".json",
+                                        "pr",
+                                        "job",
+                                        "commit",
+                                        "171266",
+                                        "1",
+                                        "-1",
+                                        "%2F",
+                                        "%00",
+                                        "..",
+                                        "?",
+                                        "q=",
+                                        "&page=",
+                                        "outcome=",
+                                        "status=",
+                                        "failed",
+                                        "\xff",
+                                        "\xc3\xa9",
+                                        std::string(1, '\0'),
+                                        "'",
+                                        "\"",
+                                        "<script>",
+                                        "%",
+                                        ";",
+                                        "\\",
+                                        "index",
+                                        "help",
+                                        "metrics",
+                                        "badge",
+                                        ".svg",
+                                        "go",
+                                        "assets",
+                                        std::string(300, 'a'),
+                                        "9999999999999999999999",
+                                        "event=",
+                                        "branch=",
+                                        "group=off"};
+  std::mt19937 random{20260914};
+  const auto pick = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>{0, n - 1}(random);
+  };
+  std::set<int> statuses;
+  for (int round = 0; round < 800; ++round) {
+    std::string target = "/";
+    const auto n = 1 + pick(9);
+    for (std::size_t i = 0; i < n; ++i)
+      target += pieces[pick(pieces.size())] + (pick(3) == 0 ? "/" : "");
+    const auto response = hud_.handle(get_url(target));
+    if (!response) continue;
+    statuses.insert(response->status);
+    ASSERT_LT(response->status, 500) << target;
+  }
+  EXPECT_TRUE(statuses.contains(404));
+}
+
+TEST_F(Pages, TheSearchBoxFindsWhatIsMeant) {
+  const auto leads = [&](const std::string& q) {
+    const auto response = fetch(get("/go?q=" + q));
+    return response.status == 302 ? std::string{*response.headers.get("location")}
+                                  : std::to_string(response.status);
+  };
+  EXPECT_EQ(leads("%23171266"), "/pr/171266");
+  EXPECT_EQ(leads("171266"), "/pr/171266");
+  EXPECT_EQ(leads("97FF761"), "/commit/97ff761");
+  EXPECT_EQ(leads("acme%2Frefdev"), "/b/acme/refdev");
+  EXPECT_EQ(leads("%2F%2Fevil.example"), "404");
+  EXPECT_EQ(leads("x%0d%0aSet-Cookie"), "404");
+}
+
+TEST_F(Pages, PagesAreMadeInParallel) {
+  std::vector<std::string> first(4);
+  std::vector<std::thread> threads;
+  for (auto& body : first) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i)
+        body = hud_.handle(get("/pr/" + std::to_string(seeded_->pr)))->body;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& body : first) EXPECT_EQ(body, first.front());
+}
+
+TEST_F(Pages, AStoreThatFailsAtAnyCallIsAPageThatSaysSo) {
+  const auto job = "/job/" + std::to_string(seeded_->failed_job);
+  for (const std::string& target :
+       {std::string{"/"}, std::string{"/b/acme/refdev"}, "/pr/" + std::to_string(seeded_->pr),
+        "/commit/" + seeded_->head_sha, job, job + ".json", std::string{"/index.json"},
+        std::string{"/badge/acme/refdev.svg"}}) {
+    store::FaultyStore counting{**db_};
+    Hud sound{counting, {.clock = clock_}};
+    ASSERT_EQ(sound.handle(get(target))->status, 200);
+    const auto calls = counting.calls();
+    ASSERT_GT(calls, 0);
+    for (std::int64_t n = 1; n <= calls; ++n) {
+      const std::array faults{base::Fault::unavailable, base::Fault::busy, base::Fault::internal};
+      const auto fault = faults[static_cast<std::size_t>(n) % faults.size()];
+      counting.fail_at(counting.calls() + n, fault);
+      const auto response = sound.handle(get(target));
+      ASSERT_EQ(response->status, 503) << target << " call " << n;
+      if (target.ends_with(".svg")) continue;
+      EXPECT_TRUE(response->headers.get("retry-after"));
+      EXPECT_THAT(response->body, HasSubstr("The store cannot be read now (" +
+                                            std::string{to_string(fault)} + ")"));
+    }
+  }
+}
+
+TEST(EmptyStore, EveryPageStandsAndTheFirstSaysWhatToDo) {
+  TempDb db;
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock}};
+  const auto fleet = hud.handle(get("/"));
+  EXPECT_EQ(fleet->status, 200);
+  EXPECT_THAT(fleet->body, HasSubstr("No backend is listed yet"));
+  EXPECT_THAT(fleet->body, HasSubstr("allowlist"));
+  EXPECT_EQ(hud.handle(get("/index.json"))->status, 200);
+  EXPECT_EQ(hud.handle(get("/help/metrics"))->status, 200);
+  EXPECT_EQ(hud.handle(get("/pr/1"))->status, 404);
+  EXPECT_EQ(hud.handle(get("/commit/0123456789"))->status, 404);
+  EXPECT_EQ(hud.handle(get("/job/1"))->status, 404);
+  EXPECT_EQ(hud.handle(get("/badge/a/b.svg"))->status, 404);
+  Seed seed{*db};
+  seed.backend("a/b", "L2", "x", {});
+  EXPECT_THAT(hud.handle(get("/"))->body, HasSubstr("no report yet"));
+  EXPECT_THAT(hud.handle(get("/b/a/b"))->body,
+              HasSubstr("Nothing has been dispatched to this backend yet"));
+  EXPECT_EQ(hud.handle(get("/badge/a/b.svg"))->status, 200);
+}
+
+TEST(Outside, TextIsShownAndNeverRun) {
+  TempDb db;
+  Seed seed{*db};
+  const std::string script = "<script>alert(1)</script>";
+  const std::string quote = "\"><img src=x onerror=alert(1)>' {{{x}}} &amp;";
+  seed.backend("a/b", "L2", script, {quote});
+  SeedDelivery delivery{.delivery_id = quote,
+                        .pr_number = 1,
+                        .title = script + quote,
+                        .head_sha = "abcdef0123456789",
+                        .head_ref = quote,
+                        .sender = script};
+  const auto id = seed.delivery(delivery);
+  seed.dispatch(id, "a/b", "L2", "sent", k_now, quote);
+  auto test =
+      Seed::test("test_x", "add", "float32", base::Outcome::failed, base::FailureKind::other,
+                 std::string{"\x1b[31mred\x1b[0m \x01 "} + script + "\nsecond\x7f",
+                 std::string(80'000, 'x') + quote);
+  test.node_id = script + "::" + quote;
+  auto run = Seed::run_of(quote, {test});
+  run.header.command = {script, quote};
+  run.header.environment = {{script, quote}};
+  seed.run(run, quote);
+  SeedJob job{.delivery = id,
+              .delivery_id = quote,
+              .repo = "a/b",
+              .device = script,
+              .head_sha = delivery.head_sha,
+              .pr_number = 1,
+              .run_id = quote,
+              .name = script,
+              .workflow = quote,
+              .conclusion = "failure",
+              .url = "javascript:alert(1)",
+              .passed = 1,
+              .digest = quote};
+  const auto job_id = seed.job(job);
+  job.name = quote;
+  job.conclusion = quote;
+  job.url = "https://user:secret@example.org/";
+  seed.job(job);
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock, .upstream_repo = "pytorch/pytorch"}};
+  for (const std::string& target :
+       {std::string{"/"}, std::string{"/b/a/b?q=%22%3E%3Cscript%3Ealert(1)"}, std::string{"/b/a/b"},
+        std::string{"/pr/1"}, std::string{"/commit/abcdef0"},
+        "/job/" + std::to_string(job_id) + "?q=%22%3E%3Cimg", "/job/" + std::to_string(job_id)}) {
+    const auto response = hud.handle(get(target));
+    ASSERT_EQ(response->status, 200) << target;
+    EXPECT_THAT(response->body, Not(HasSubstr("<script>alert"))) << target;
+    EXPECT_THAT(response->body, Not(HasSubstr("<img src=x"))) << target;
+    EXPECT_THAT(response->body, Not(HasSubstr("javascript:"))) << target;
+    EXPECT_THAT(response->body, Not(HasSubstr("user:secret"))) << target;
+    EXPECT_TRUE(base::is_utf8(response->body)) << target;
+    for (const char c : response->body) {
+      ASSERT_TRUE(static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t') << target;
+    }
+    const auto twin = hud.handle(
+        get(target == "/" ? "/index.json" : target.substr(0, target.find('?')) + ".json"));
+    EXPECT_TRUE(base::parse_json(twin->body, target)) << target;
+  }
+  EXPECT_THAT(hud.handle(get("/job/" + std::to_string(job_id)))->body,
+              HasSubstr("&lt;script&gt;alert(1)"));
+}
+
+TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
+  TempDb db;
+  Seed seed{*db};
+  seed.backend("a/b", "L2", "x", {});
+  seed.run(Seed::run_of("r", {Seed::test("test_x", "add", "float32", base::Outcome::failed,
+                                         base::FailureKind::other, "boom")}),
+           "digest");
+  SeedJob job{.delivery_id = "n",
+              .event_type = "nightly",
+              .repo = "a/b",
+              .head_sha = "abcdef0123456789",
+              .conclusion = "success",
+              .passed = 9,
+              .digest = "digest"};
+  const auto lies = seed.job(job);
+  job.run_id = "2";
+  job.digest = "not uploaded";
+  const auto waits = seed.job(job);
+  job.run_id = "3";
+  job.digest.reset();
+  job.conclusion = "timed_out";
+  job.concluded_by = "relay";
+  const auto silent = seed.job(job);
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock}};
+  const auto body = [&](std::int64_t id) {
+    return hud.handle(get("/job/" + std::to_string(id)))->body;
+  };
+  EXPECT_THAT(
+      body(lies),
+      HasSubstr(
+          "The downstream concluded success; the stored results hold 1 test that did not pass."));
+  EXPECT_THAT(body(lies), HasSubstr("A newer attempt of this job counts"));
+  EXPECT_THAT(body(waits), HasSubstr("names test results that have not been uploaded yet"));
+  EXPECT_THAT(body(silent), HasSubstr("stopped reporting and was ended by the relay"));
+  EXPECT_THAT(body(silent), HasSubstr("the backend reported by itself"));
+  EXPECT_THAT(body(silent), HasSubstr("No test results were uploaded"));
+}
+
+TEST(Engines, GiveTheSameAnswers) {
+  TempDb sqlite;
+  auto postgres = store::open(store::testing::Postgres::shared().make_database());
+  ASSERT_TRUE(postgres) << to_string(postgres.error());
+  const auto seeded = seed_fleet(*sqlite);
+  ASSERT_EQ(seed_fleet(**postgres).failed_job, seeded.failed_job);
+  base::ManualClock clock{k_now};
+  Hud a{*sqlite, {.clock = clock}};
+  Hud b{**postgres, {.clock = clock}};
+  const auto job = "/job/" + std::to_string(seeded.failed_job);
+  for (const std::string& target :
+       {std::string{"/index.json"}, std::string{"/b/acme/refdev.json"},
+        std::string{"/b/acme/refdev.json?q=test&status=failed&event=pull_request&branch=main"},
+        std::string{"/b/quiet/backend.json?event=nightly"},
+        "/pr/" + std::to_string(seeded.pr) + ".json",
+        "/commit/" + seeded.head_sha.substr(0, 8) + ".json", job + ".json",
+        job + ".json?outcome=passed&q=MAT_mul%25", job + ".json?outcome=all&page=2",
+        std::string{"/job/999999.json"}, std::string{"/pr/%00.json"}}) {
+    const auto from_sqlite = a.handle(get_url(target));
+    const auto from_postgres = b.handle(get_url(target));
+    EXPECT_LT(from_sqlite->status, 500) << target;
+    EXPECT_EQ(from_postgres->status, from_sqlite->status) << target;
+    EXPECT_EQ(from_postgres->body, from_sqlite->body) << target;
+  }
+}
+
+}  // namespace
+}  // namespace crosscheck::hud::test
