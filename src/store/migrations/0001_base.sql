@@ -87,7 +87,7 @@ CREATE INDEX jobs_running ON jobs (state, started_at);
 
 -- Uploaded result files, by digest of the gzipped bytes, each at most 32 MiB.
 CREATE TABLE result_files (
-  digest TEXT PRIMARY KEY,
+  digest TEXT NOT NULL PRIMARY KEY,
   repo_key TEXT NOT NULL,                 -- who uploaded it first
   size BIGINT NOT NULL,
   bytes {{bytes}} NOT NULL,
@@ -95,7 +95,7 @@ CREATE TABLE result_files (
 );
 
 CREATE TABLE combinations (
-  digest TEXT PRIMARY KEY,
+  digest TEXT NOT NULL PRIMARY KEY,
   backend TEXT NOT NULL,
   backend_revision TEXT NOT NULL,
   core_revision TEXT NOT NULL,
@@ -157,7 +157,7 @@ CREATE TABLE allowlist_versions (
   loaded_at BIGINT NOT NULL
 );
 CREATE TABLE backends (
-  repo_key TEXT PRIMARY KEY,
+  repo_key TEXT NOT NULL PRIMARY KEY,
   repo TEXT NOT NULL,
   level TEXT NOT NULL,
   device TEXT,
