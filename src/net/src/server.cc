@@ -244,8 +244,8 @@ std::size_t connection_limit(std::size_t wanted) {
   if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return wanted;
   const std::size_t affordable = std::max<std::size_t>(8, files.rlim_cur / 4 * 3);
   if (affordable < wanted) {
-    log::info("connections_limited",
-              {{"wanted", wanted}, {"limit", affordable}, {"nofile", files.rlim_cur}});
+    log::debug("connections_limited",
+               {{"wanted", wanted}, {"limit", affordable}, {"nofile", files.rlim_cur}});
   }
   return std::min(wanted, affordable);
 }
