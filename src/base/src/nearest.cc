@@ -31,7 +31,8 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   if (word.size() > 64) return {};
   const std::string lower = to_lower_ascii(word);
   std::string_view best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  // Of short words every other is near: they must be right but for their letter case.
+  std::size_t least = (word.size() < 4 ? 0 : (word.size() + 1) / 3) + 1;
   for (const std::string_view candidate : candidates) {
     const std::size_t d = distance(lower, to_lower_ascii(candidate));
     if (d < least) {

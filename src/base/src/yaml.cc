@@ -30,7 +30,14 @@ class Builder final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     check(mark, anchor, {});
     if (expects_key()) refuse(mark, "a key is missing", "write `key: value`");
-    add(make(mark, Node::Kind::null));
+    Node node = make(mark, Node::Kind::null);
+    // The parser notices it in the next line; it is missing behind its key.
+    if (!stack_.empty() && stack_.back().has_key) {
+      const Node& key = stack_.back().key;
+      node.line = key.line;
+      node.column = key.column + static_cast<int>(key.text.size()) + 1;
+    }
+    add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     refuse(mark, "aliases (`*name`) are not allowed", "write the value out");

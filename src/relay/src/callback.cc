@@ -21,12 +21,16 @@ constexpr std::size_t k_name_limit = 1024;
 constexpr std::size_t k_id_limit = 256;
 constexpr std::int64_t k_max_attempt = 1'000'000;
 
+tl::unexpected<base::Error> wrong_field(std::string_view field, std::string what,
+                                        std::string remedy = {}) {
+  return base::fail(Fault::invalid_input, "field " + std::string{field} + ": " + std::move(what),
+                    std::move(remedy));
+}
+
 Result<std::string> checked(std::string_view field, const std::string& text, std::size_t limit) {
-  if (text.empty())
-    return base::fail(Fault::invalid_input, std::string{field} + ": must not be empty");
+  if (text.empty()) return wrong_field(field, "must not be empty");
   if (text.size() > limit)
-    return base::fail(Fault::invalid_input, std::string{field} + ": longer than " +
-                                                std::to_string(limit) + " bytes");
+    return wrong_field(field, "longer than " + std::to_string(limit) + " bytes");
   // A NUL would not be stored by every engine, other control characters would forge log lines.
   return base::to_utf8(text);
 }
@@ -36,9 +40,7 @@ Result<std::int64_t> positive(std::string_view field, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < 1 ||
       number > k_max_attempt)
-    return base::fail(Fault::invalid_input,
-                      std::string{field} + ": expected a whole number from 1, found '" +
-                          base::to_utf8(text, 40) + "'");
+    return wrong_field(field, "expected a whole number from 1, found '" + base::to_utf8(text, 40) + "'");
   return number;
 }
 
@@ -149,10 +151,10 @@ Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const Callback
       {body.delivery_id, reporter.repo.key()});
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty())
-    return base::fail(Fault::invalid_input,
-                      "delivery_id: no dispatch of '" + body.delivery_id + "' to " +
-                          reporter.repo.full_name() + " is on record",
-                      "send back client_payload.delivery_id as it came");
+    return wrong_field("delivery_id",
+                       "no dispatch of '" + body.delivery_id + "' to " + reporter.repo.full_name() +
+                           " is on record",
+                       "send back client_payload.delivery_id as it came");
   const auto& row = rows->front();
   return Origin{row.integer(0), row.text(1), row.optional_text(2), row.optional_integer(3),
                 row.time(4), true};
@@ -235,17 +237,15 @@ Result<CallbackBody> parse_callback(const json::value& value) {
   body.delivery_id = std::move(*delivery);
 
   const auto* workflow = object->if_contains("workflow");
-  if (workflow == nullptr) return base::fail(Fault::invalid_input, "workflow: missing");
-  if (!workflow->is_object())
-    return base::fail(Fault::invalid_input, "workflow: expected an object");
+  if (workflow == nullptr) return wrong_field("workflow", "missing");
+  if (!workflow->is_object()) return wrong_field("workflow", "expected an object");
 
   const auto status = base::require_string(value, "workflow.status");
   if (!status) return tl::unexpected(status.error());
   const auto state = parse_job_state(*status);
   if (!state)
-    return base::fail(Fault::invalid_input,
-                      "workflow.status: '" + base::to_utf8(*status, 40) + "' is unknown",
-                      "send in_progress or completed");
+    return wrong_field("workflow.status", "'" + base::to_utf8(*status, 40) + "' is unknown",
+                       "send in_progress or completed");
   body.status = *state;
 
   auto run_id = base::require_id(value, "workflow.run_id");
@@ -303,16 +303,14 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 
   if (body.is_periodic()) {
     if (body.status != JobState::completed)
-      return base::fail(Fault::invalid_input,
-                        "workflow.status: a " + body.event_type + " report is sent once, completed");
+      return wrong_field("workflow.status", "a " + body.event_type + " report is sent once, completed");
     const bool hex = body.delivery_id.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
     if (!hex || body.delivery_id.size() != 40)
-      return base::fail(Fault::invalid_input,
-                        "delivery_id: of a " + body.event_type +
-                            " report must be the tested upstream commit (40 hex digits)");
+      return wrong_field("delivery_id", "of a " + body.event_type +
+                                            " report must be the tested upstream commit (40 hex digits)");
     body.delivery_id = base::to_lower_ascii(body.delivery_id);
     if (body.head_sha && base::to_lower_ascii(*body.head_sha) != body.delivery_id)
-      return base::fail(Fault::invalid_input, "payload.head_sha: is not delivery_id");
+      return wrong_field("payload.head_sha", "is not delivery_id");
   }
   body.word = word_of(*object);
   return body;
@@ -336,7 +334,7 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
           advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
       if (!next)
         return base::fail(Fault::conflict,
-                          "workflow.conclusion: '" + body.conclusion.value_or("null") +
+                          "field workflow.conclusion: '" + body.conclusion.value_or("null") +
                               "' contradicts the earlier '" + was->conclusion.value_or("null") +
                               "' of this job",
                           "a re-run must raise workflow.run_attempt");
@@ -406,12 +404,12 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   if (body->is_periodic() && !backend.nightly)
     return ignored("the repository is not listed for nightly");
   if (identity->run_id && *identity->run_id != body->run_id)
-    return refuse({Fault::forbidden, "workflow.run_id: the token is of another run"}, refused);
+    return refuse({Fault::forbidden, "field workflow.run_id: the token is of another run"}, refused);
   std::int64_t attempt = body->run_attempt.value_or(1);
   if (identity->run_attempt) {
     const auto claimed = positive("run_attempt", *identity->run_attempt);
     if (!claimed || (body->run_attempt && *body->run_attempt != *claimed))
-      return refuse({Fault::forbidden, "workflow.run_attempt: the token is of another attempt"},
+      return refuse({Fault::forbidden, "field workflow.run_attempt: the token is of another attempt"},
                     refused);
     attempt = *claimed;
   }

@@ -1,0 +1,272 @@
+#include "crosscheck/relay/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "crosscheck/store/faulty_store.h"
+#include "support.h"
+
+namespace crosscheck::relay {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::Each;
+using ::testing::UnorderedElementsAre;
+using test::pull_request;
+using Kind = Answer::Kind;
+
+class DispatcherTest : public test::RelayTest {
+ protected:
+  Dispatcher dispatcher(store::Store& store, std::size_t concurrency = 32) {
+    return Dispatcher{store, clock_, target_,
+                      {.concurrency = concurrency, .jitter = [] { return 1.0; }}};
+  }
+  void step(Dispatcher& d) {
+    const auto did = d.step();
+    EXPECT_TRUE(did) << did.error().message;
+  }
+  void settle(Dispatcher& d) {
+    for (int i = 0; i < 50; ++i) {
+      const auto did = d.step();
+      ASSERT_TRUE(did) << did.error().message;
+      if (!*did) return;
+    }
+    FAIL() << "never at rest";
+  }
+  std::vector<std::string> column(const std::string& name) {
+    return rows("SELECT " + name + " FROM dispatches ORDER BY id", 1);
+  }
+
+  test::FakeTarget target_;
+};
+
+TEST_F(DispatcherTest, SendsWhatWasAcceptedOnce) {
+  const auto body = pull_request("opened");
+  accept_event("d-1", body);
+  auto d = dispatcher(*store_);
+  settle(d);
+  EXPECT_THAT(target_.sent_to(), UnorderedElementsAre("org/one", "org/two", "org/three", "org/four"));
+  EXPECT_EQ(*target_.sent[0].body, base::json::serialize(body));
+  EXPECT_EQ(target_.sent[0].body, target_.sent[3].body);
+  EXPECT_EQ(target_.sent[0].delivery_id, "d-1");
+  EXPECT_EQ(target_.sent[0].event_type, "pull_request");
+  EXPECT_EQ(target_.sent[0].pr_number, 7);
+  EXPECT_THAT(column("state"), Each("sent"));
+  settle(d);
+  EXPECT_EQ(target_.sent.size(), 4U);
+}
+
+TEST_F(DispatcherTest, TheAttemptIsOnRecordBeforeItIsMade) {
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  auto d = dispatcher(*store_);
+  step(d);
+  EXPECT_THAT(column("state"), Each("sending"));
+  EXPECT_THAT(column("first_attempt_at"), Each(std::to_string(base::to_micros(clock_.now()))));
+  EXPECT_THAT(column("attempts"), Each("1"));
+  for (auto& done : target_.held) done({});
+  settle(d);
+  EXPECT_THAT(column("state"), Each("sent"));
+}
+
+TEST_F(DispatcherTest, EveryAnswerStandsAlone) {
+  accept_event("d-1", pull_request("opened"));
+  target_.answers = {{"org/one", {Kind::rejected, {}, "404"}},
+                     {"org/two", {Kind::retry_later, clock_.now() + 90s, "429"}},
+                     {"org/three", {Kind::uncertain, {}, "502"}}};
+  auto d = dispatcher(*store_);
+  settle(d);
+  EXPECT_THAT(rows("SELECT repo, state, uncertain, last_error FROM dispatches ORDER BY id", 4),
+              ElementsAre("org/one|dead|0|404", "org/two|pending|0|429", "org/three|pending|1|502",
+                          "org/four|sent|0|-"));
+  target_.sent.clear();
+  clock_.advance(89s);
+  settle(d);
+  EXPECT_THAT(target_.sent_to(), ElementsAre("org/three"));
+  EXPECT_EQ(target_.sent[0].attempt, 2);
+  EXPECT_EQ(column("state")[2], "dead");
+  target_.answers.clear();
+  clock_.advance(1s);
+  settle(d);
+  EXPECT_THAT(column("state"), ElementsAre("dead", "sent", "dead", "sent"));
+}
+
+TEST_F(DispatcherTest, ARepositoryThatHangsHoldsItsOwnPlacesOnly) {
+  list("L2: [org/slow, org/quick]\n");
+  for (int i = 0; i < 10; ++i) accept_event("d-" + std::to_string(i), pull_request("opened", i + 1));
+  target_.hold = true;
+  auto d = dispatcher(*store_, 8);
+  step(d);
+  ASSERT_EQ(target_.sent.size(), 8U);
+  EXPECT_EQ(std::ranges::count(target_.sent_to(), std::string{"org/slow"}), 4);
+  for (int round = 0; round < 20; ++round) {
+    for (std::size_t i = 0; i < target_.held.size(); ++i)
+      if (target_.held[i] && target_.sent[i].repo == test::repo("org/quick"))
+        std::exchange(target_.held[i], nullptr)({});
+    step(d);
+  }
+  EXPECT_THAT(rows("SELECT COUNT(*) FROM dispatches WHERE repo = 'org/quick' AND state = 'sent'", 1),
+              ElementsAre("10"));
+  EXPECT_EQ(std::ranges::count(target_.sent_to(), std::string{"org/slow"}), 4);
+  EXPECT_EQ(d.in_flight(), 4U);
+  for (auto& done : target_.held)
+    if (done) done({});
+}
+
+TEST_F(DispatcherTest, WhatTheTargetHasNoRoomForStaysInTheOutbox) {
+  accept_event("d-1", pull_request("opened"));
+  target_.places = 1;
+  target_.hold = true;
+  auto d = dispatcher(*store_);
+  step(d);
+  EXPECT_EQ(target_.sent.size(), 1U);
+  target_.places = 0;
+  step(d);
+  EXPECT_EQ(target_.sent.size(), 1U);
+  EXPECT_EQ(count("dispatches WHERE state = 'pending'"), 3);
+  target_.held[0]({});
+}
+
+TEST_F(DispatcherTest, AnExpiredLeaseIsTakenOverAndMarked) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  auto lost = dispatcher(*store_);
+  step(lost);
+  auto other = dispatcher(*store_);
+  step(other);
+  EXPECT_EQ(target_.sent.size(), 1U);
+  clock_.advance(121s);
+  step(other);
+  ASSERT_EQ(target_.sent.size(), 2U);
+  EXPECT_EQ(target_.sent[1].attempt, 2);
+  EXPECT_THAT(column("uncertain"), ElementsAre("1"));
+  // The first one's late answer is not the row's any more.
+  target_.held[0]({Kind::rejected, {}, "404"});
+  step(lost);
+  EXPECT_THAT(column("state"), ElementsAre("sending"));
+  target_.held[1]({});
+  step(other);
+  EXPECT_THAT(column("state"), ElementsAre("sent"));
+}
+
+TEST_F(DispatcherTest, ALateAnswerOfOnesOwnIsNotSentTwice) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  auto d = dispatcher(*store_);
+  step(d);
+  clock_.advance(10min);
+  step(d);
+  EXPECT_EQ(target_.sent.size(), 1U);
+  target_.held[0]({});
+  settle(d);
+  EXPECT_THAT(column("state"), ElementsAre("sent"));
+}
+
+TEST_F(DispatcherTest, WhatAProcessThatIsGoneHadClaimedIsTakenOverAtOnce) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  {
+    auto d = dispatcher(*store_);
+    step(d);
+  }
+  // As if it had been claimed by a process of this machine that no longer runs.
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
+  ASSERT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
+    auto owner = tx.query("SELECT lease_owner FROM dispatches");
+    if (!owner) return tl::unexpected(owner.error());
+    const std::string text = owner->front().text(0);
+    auto done = tx.execute("UPDATE dispatches SET lease_owner = $1",
+                           {text.substr(0, text.find(':')) + ":" + std::to_string(gone) + ":aabbccddeeff"});
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  }));
+  auto next = dispatcher(*store_);
+  step(next);
+  EXPECT_EQ(target_.sent.size(), 2U);
+  for (auto& done : target_.held) done({});
+}
+
+TEST_F(DispatcherTest, ARetryThatANewerCommitOvertookIsWithdrawn) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  auto d = dispatcher(*store_);
+  step(d);
+  accept_event("d-2", pull_request("synchronize"));
+  target_.held[0]({Kind::retry_later, {}, "503"});
+  step(d);
+  EXPECT_EQ(column("state")[0], "withdrawn");
+  for (std::size_t i = 1; i < target_.held.size(); ++i) target_.held[i]({});
+}
+
+TEST_F(DispatcherTest, ABodyPastItsRetentionIsADeadLetter) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
+    auto done = tx.execute("UPDATE deliveries SET body = NULL");
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  }));
+  auto d = dispatcher(*store_);
+  settle(d);
+  EXPECT_THAT(column("state"), ElementsAre("dead"));
+  EXPECT_TRUE(target_.sent.empty());
+}
+
+// Whichever call to the store fails: everything is sent in the end, and what was recorded as sent is not sent again.
+TEST_F(DispatcherTest, AFailingStoreLosesNothing) {
+  for (std::int64_t n = 1;; ++n) {
+    target_.sent.clear();
+    accept_event("d-" + std::to_string(n), pull_request("opened", static_cast<int>(n)));
+    store::FaultyStore faulty{*store_};
+    faulty.fail_at(n);
+    auto d = dispatcher(faulty);
+    for (int i = 0; i < 10; ++i)
+      if (const auto did = d.step(); did && !*did) break;
+    EXPECT_EQ(target_.sent.size(), 4U) << n;
+    EXPECT_EQ(count("dispatches WHERE state <> 'sent'"), 0) << n;
+    if (faulty.calls() < n) break;
+  }
+}
+
+TEST_F(DispatcherTest, AThreadSendsWhatIsAcceptedWhileItRuns) {
+  auto d = dispatcher(*store_);
+  d.start();
+  accept_event("d-1", pull_request("opened"));
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (count("dispatches WHERE state = 'sent'") < 4 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  EXPECT_TRUE(d.health().running);
+  d.stop(5s);
+  EXPECT_FALSE(d.health().running);
+  EXPECT_THAT(column("state"), Each("sent"));
+}
+
+TEST_F(DispatcherTest, StoppingWaitsForWhatIsBeingSent) {
+  list("L2: [org/two]\n");
+  accept_event("d-1", pull_request("opened"));
+  target_.hold = true;
+  auto d = dispatcher(*store_);
+  d.start();
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (d.in_flight() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  ASSERT_EQ(d.in_flight(), 1U);
+  std::thread stopping{[&] { d.stop(30s); }};
+  target_.held[0]({});
+  stopping.join();
+  EXPECT_THAT(column("state"), ElementsAre("sent"));
+}
+
+}  // namespace
+}  // namespace crosscheck::relay

@@ -1,0 +1,214 @@
+#include "crosscheck/relay/relay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "crosscheck/relay/path_filter.h"
+#include "crosscheck/store/faulty_store.h"
+#include "support.h"
+
+namespace crosscheck::relay {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using test::webhook;
+namespace json = base::json;
+
+class RoutesTest : public test::RelayTest {
+ protected:
+  std::unique_ptr<Relay> relay(store::Store& store) {
+    return std::make_unique<Relay>(
+        store, clock_, *allowlist_, target_,
+        RelayOptions{.intake = {.upstream = test::upstream(),
+                                .label_prefix = "ciflow/crcr/",
+                                .webhook_secrets = {std::string{test::k_secret}}},
+                     .verify_token = test::plain_tokens(),
+                     .dispatcher = {},
+                     .allowlist_poll = 1ms,
+                     .version = "1.2.3"});
+  }
+  static net::Request get(const std::string& path, const std::string& method = "GET") {
+    net::Request request;
+    request.method = method;
+    request.path = path;
+    return request;
+  }
+  test::FakeTarget target_;
+};
+
+TEST_F(RoutesTest, MethodsAndPaths) {
+  const auto relay = this->relay(*store_);
+  struct Case {
+    const char* method;
+    const char* path;
+    int status;  // 0: not the relay's
+  };
+  for (const auto& [method, path, status] : {
+           Case{"GET", "/github/webhook", 405}, Case{"PUT", "/github/callback", 405},
+           Case{"DELETE", "/api/v1/results/x", 405}, Case{"POST", "/healthz", 405},
+           Case{"GET", "/healthz", 200}, Case{"HEAD", "/healthz", 200}, Case{"GET", "/metrics", 200},
+           Case{"POST", "/github/webhook/", 0}, Case{"POST", "/github", 0}, Case{"GET", "/", 0},
+           Case{"POST", "/github/webhook", 200}, Case{"POST", "/github/callback", 401}}) {
+    const auto response = relay->handle(get(path, method));
+    ASSERT_EQ(response.has_value(), status != 0) << method << path;
+    if (!response) continue;
+    EXPECT_EQ(response->status, status) << method << path;
+    if (status == 405) {
+      EXPECT_TRUE(response->headers.get("Allow"));
+      EXPECT_TRUE(test::answer_of(*response).contains("detail"));
+    }
+  }
+}
+
+TEST_F(RoutesTest, BodyLimits) {
+  EXPECT_EQ(Relay::body_limit(get("/github/webhook")), std::size_t{25} << 20);
+  EXPECT_EQ(Relay::body_limit(get("/github/callback")), std::size_t{4} << 20);
+  EXPECT_EQ(Relay::body_limit(get("/api/v1/results/x")), std::size_t{32} << 20);
+  EXPECT_EQ(Relay::body_limit(get("/other")), std::size_t{1} << 20);
+}
+
+TEST_F(RoutesTest, ReadyOnlyWhenAllOfItIs) {
+  const auto relay = this->relay(*store_);
+  EXPECT_EQ(relay->handle(get("/readyz"))->status, 503);
+  relay->start();
+  EXPECT_EQ(relay->handle(get("/readyz"))->status, 200);
+  EXPECT_EQ(relay->handle(get("/readyz"))->body.find("error"), std::string::npos);
+  relay->stop(1s);
+  EXPECT_EQ(relay->handle(get("/readyz"))->status, 503);
+}
+
+TEST_F(RoutesTest, NotReadyWhenTheStoreCannotBeWritten) {
+  store::FaultyStore faulty{*store_};
+  const auto relay = this->relay(faulty);
+  faulty.fail_at(1, base::Fault::read_only);
+  const auto response = relay->handle(get("/readyz"));
+  EXPECT_EQ(response->status, 503);
+  EXPECT_THAT(response->body, HasSubstr("store: "));
+}
+
+TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
+  const auto relay = this->relay(*store_);
+  const auto body = json::serialize(test::pull_request("opened"));
+  EXPECT_EQ(relay->handle(webhook(body))->status, 202);
+  EXPECT_EQ(relay->handle(webhook(body))->status, 200);
+  clock_.advance(5s);
+  const auto text = relay->handle(get("/metrics"))->body;
+  for (const char* line : {"crosscheck_build_info{version=\"1.2.3\"} 1\n",
+                           "crosscheck_requests_total{kind=\"webhook\",status=\"202\"} 1\n",
+                           "crosscheck_requests_total{kind=\"webhook\",status=\"200\"} 1\n",
+                           "crosscheck_dispatches{state=\"pending\"} 4\n", "crosscheck_outbox_size 4\n",
+                           "crosscheck_outbox_age_seconds 5.000\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+}
+
+class AllowlistFileTest : public test::RelayTest {
+ protected:
+  void write(const std::string& text) {
+    EXPECT_TRUE(base::write_file_atomically(folder_ / "allowlist.yaml", text));
+  }
+  std::vector<std::string> backends() {
+    return rows("SELECT repo, level, listed, since FROM backends ORDER BY repo", 4);
+  }
+};
+
+TEST_F(AllowlistFileTest, AChangeIsTakenOver) {
+  write("L2: [org/one, org/new]\n");
+  clock_.advance(10s);
+  ASSERT_TRUE(allowlist_->poll());
+  EXPECT_EQ(allowlist_->current()->backends().size(), 2U);
+  EXPECT_THAT(backends(), ElementsAre("org/four|L4|0|1700000010000000", "org/new|L2|1|1700000010000000",
+                                      "org/one|L2|1|1700000010000000", "org/three|L3|0|1700000010000000",
+                                      "org/two|L2|0|1700000010000000"));
+  EXPECT_EQ(count("allowlist_versions"), 2);
+  clock_.advance(10s);
+  ASSERT_TRUE(allowlist_->poll());
+  write("L2: [org/one, org/new]  # a word\n");
+  ASSERT_TRUE(allowlist_->poll());
+  EXPECT_EQ(backends()[2], "org/one|L2|1|1700000010000000");
+}
+
+TEST_F(AllowlistFileTest, TheLastGoodOneStaysInForce) {
+  write("L2: [org/two\n");
+  for (int i = 0; i < 3; ++i) {
+    const auto polled = allowlist_->poll();
+    ASSERT_FALSE(polled);
+    EXPECT_THAT(polled.error().message, HasSubstr("allowlist.yaml:"));
+  }
+  EXPECT_EQ(allowlist_->current()->backends().size(), 4U);
+  EXPECT_THAT(allowlist_->status().error, HasSubstr("not YAML"));
+  EXPECT_EQ(count("backends WHERE listed = 1"), 4);
+  EXPECT_EQ(count("allowlist_versions WHERE error IS NOT NULL"), 1);
+  std::filesystem::remove(folder_ / "allowlist.yaml");
+  EXPECT_FALSE(allowlist_->poll());
+  EXPECT_EQ(allowlist_->current()->backends().size(), 4U);
+  write("L1: [org/one]\n");
+  EXPECT_TRUE(allowlist_->poll());
+  EXPECT_EQ(allowlist_->status().error, "");
+  EXPECT_EQ(allowlist_->current()->backends().size(), 1U);
+}
+
+TEST_F(AllowlistFileTest, ABrokenFirstOneIsAnError) {
+  write("L9: []\n");
+  AllowlistFile fresh{folder_ / "allowlist.yaml", *store_, clock_};
+  const auto loaded = fresh.load();
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(base::exit_code(loaded.error().fault), base::ExitCode::bad_input);
+  AllowlistFile missing{folder_ / "missing.yaml", *store_, clock_};
+  EXPECT_EQ(base::exit_code(missing.load().error().fault), base::ExitCode::bad_input);
+}
+
+TEST_F(AllowlistFileTest, AFailingStoreIsTriedAgain) {
+  for (std::int64_t n = 1;; ++n) {
+    store::FaultyStore faulty{*store_};
+    write("L2: [org/one]  # " + std::to_string(n) + "\n");
+    AllowlistFile file{folder_ / "allowlist.yaml", faulty, clock_};
+    faulty.fail_at(n);
+    const auto loaded = file.load();
+    if (faulty.calls() < n) break;
+    EXPECT_FALSE(loaded) << n;
+    EXPECT_FALSE(file.status().loaded);
+    EXPECT_TRUE(file.poll()) << n;
+    EXPECT_EQ(file.current()->backends().size(), 1U);
+  }
+}
+
+class PathFilterTest : public test::RelayTest {
+ protected:
+  Answer send(PathFilter& filter, const std::string& to, const std::string& delivery = "d-1") {
+    Answer result;
+    filter.send({.repo = test::repo(to), .event_type = "pull_request", .delivery_id = delivery, .pr_number = 7},
+                [&](Answer answer) { result = std::move(answer); });
+    return result;
+  }
+  test::FakeTarget target_;
+};
+
+TEST_F(PathFilterTest, AsksOnceForADeliveryAndLeavesOutWhoIsNotConcerned) {
+  list("L2:\n  - org/aten: {paths: ['aten/**']}\n  - org/docs: {paths: ['docs/**']}\n  - org/all\n");
+  int asked = 0;
+  PathFilter filter{target_, *allowlist_, [&](std::int64_t pr, const GotChangedFiles& done) {
+                      EXPECT_EQ(pr, 7);
+                      ++asked;
+                      done(std::make_shared<const ChangedFiles>(ChangedFiles{"aten/x.cpp"}));
+                    }};
+  EXPECT_EQ(send(filter, "org/aten").kind, Answer::Kind::sent);
+  EXPECT_EQ(send(filter, "org/docs").kind, Answer::Kind::unwanted);
+  EXPECT_EQ(send(filter, "org/all").kind, Answer::Kind::sent);
+  EXPECT_EQ(asked, 1);
+  EXPECT_THAT(target_.sent_to(), ElementsAre("org/aten", "org/all"));
+}
+
+TEST_F(PathFilterTest, WhatCannotBeFoundOutIsSent) {
+  list("L2:\n  - org/aten: {paths: ['aten/**']}\n");
+  PathFilter filter{target_, *allowlist_, [](std::int64_t, const GotChangedFiles& done) {
+                      done(base::fail(base::Fault::unavailable, "GitHub is down"));
+                    }};
+  EXPECT_EQ(send(filter, "org/aten").kind, Answer::Kind::sent);
+}
+
+}  // namespace
+}  // namespace crosscheck::relay
