@@ -80,8 +80,9 @@ CREATE TABLE jobs (
   UNIQUE (delivery_id, repo_key, run_id, run_attempt, job_name)
 );
 CREATE INDEX jobs_repo ON jobs (repo_key, first_seen_at);
+CREATE INDEX jobs_reports ON jobs (repo_key, first_seen_at) WHERE delivery IS NULL;
 CREATE INDEX jobs_pr ON jobs (pr_number);
-CREATE INDEX jobs_sha ON jobs (head_sha);
+CREATE INDEX jobs_sha ON jobs (head_sha, repo_key);
 CREATE INDEX jobs_results ON jobs (results_digest);
 CREATE INDEX jobs_running ON jobs (state, started_at);
 
@@ -144,7 +145,7 @@ CREATE TABLE test_results (
   PRIMARY KEY (run, test, attempt)
 );
 CREATE INDEX test_results_test ON test_results (test, run);
-CREATE INDEX test_results_outcome ON test_results (run, outcome);
+CREATE INDEX test_results_outcome ON test_results (run, outcome, test);
 CREATE INDEX test_results_fingerprint ON test_results (fingerprint);
 
 -- The allowlist as last loaded, so that the HUD shows what the relay uses.

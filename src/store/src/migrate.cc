@@ -157,8 +157,8 @@ Result<void> migrate(Engine engine, std::span<const Migration> known,
 Result<void> prepare_schema(Store& store, const OpenOptions& options, const std::string& url,
                             std::span<const Migration> known, const Exclusively& exclusively) {
   if (!options.check_schema) return {};
-  // Looked at without a lock first: most times there is nothing to do, and a read-only file can be
-  // read.
+  // Looked at without a lock first: most times there is nothing to do, and a read-only file
+  // can be read.
   auto applied = store.read_value([&](Tx& tx) { return read_applied(tx, store.engine()); });
   if (!applied) return tl::unexpected(applied.error());
   const auto rest = pending(known, *applied);

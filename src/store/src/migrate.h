@@ -47,8 +47,8 @@ struct Applied {
 // Reads schema_migrations; empty where there is no such table yet.
 [[nodiscard]] base::Result<std::vector<Applied>> read_applied(Tx& tx, Engine engine);
 
-// Brings the schema forward, one transaction a migration. Does nothing to a database that is up to
-// date.
+// Brings the schema forward, one transaction a migration. Does nothing to a database that is
+// up to date.
 [[nodiscard]] base::Result<void> migrate(Engine engine, std::span<const Migration> known,
                                          const Exclusively& exclusively);
 

@@ -19,8 +19,8 @@ std::size_t skip_opaque(std::string_view sql, std::size_t at) {
     return found == std::string_view::npos ? sql.size() : found + length;
   };
   const std::string_view rest = sql.substr(at);
-  // A doubled quote inside of quotes ends one piece and begins the next: the same bytes are
-  // skipped.
+  // A doubled quote inside of quotes ends one piece and begins the next: the same
+  // bytes are skipped.
   if (rest.starts_with('\'') || rest.starts_with('"') || rest.starts_with('`')) {
     return after(sql.find(rest.front(), at + 1), 1);
   }

@@ -6,8 +6,8 @@
 namespace crosscheck::store {
 
 // SQLite's spelling of a statement: every `$` that begins a numbered placeholder becomes `?`,
-// outside of quotes and comments. (SQLite numbers `$n` by first appearance, `?n` by its number.)
-// Same length.
+// outside of quotes and comments. (SQLite numbers `$n` by first appearance, `?n` by its
+// number.) Same length.
 [[nodiscard]] std::string to_sqlite_placeholders(std::string_view sql);
 
 // Whether something other than blanks and comments follows a `;`.

@@ -26,8 +26,9 @@
 
 // Threads: callers of `write` queue a job and wait; the writer thread owns the write connection,
 // runs the jobs' bodies and commits. Callers of `read` run their bodies themselves on a pooled
-// connection. Locks: the queue's, the pool's and the channels'. None is held while another is
-// taken, nor while SQL runs.
+// connection.
+// Locks: the queue's, the pool's and the channels'. None is held while another is taken, nor while
+// SQL runs.
 namespace crosscheck::store {
 namespace {
 
@@ -184,8 +185,8 @@ class Connection {
     if (code != SQLITE_IOERR && code != SQLITE_CANTOPEN) return 0;
     if (extended == SQLITE_IOERR_WRITE || extended == SQLITE_IOERR_TRUNCATE ||
         extended == SQLITE_IOERR_FSYNC) {
-      // What the connection remembers is overwritten while it rolls back; the files remember
-      // better.
+      // What the connection remembers is overwritten while it rolls back; the
+      // files remember better.
       for (const int which : {SQLITE_FCNTL_JOURNAL_POINTER, SQLITE_FCNTL_FILE_POINTER}) {
         sqlite3_file* file = nullptr;
         int number = 0;
@@ -420,8 +421,8 @@ class SqliteStore final : public Store {
         !set) {
       return set;
     }
-    // In the place of SQLite's own checkpoints, which hold up the commit that happens to cross the
-    // limit.
+    // In the place of SQLite's own checkpoints, which hold up the commit that happens to
+    // cross the limit.
     sqlite3_wal_hook(
         writing_->handle(),
         [](void* self, sqlite3*, const char*, int pages) {
@@ -542,9 +543,9 @@ class SqliteStore final : public Store {
     }
   }
 
-  // Begins the group's transaction. While another process holds the lock, each job waits until its
-  // own deadline and leaves the group with `busy`; another error is every job's. False if none is
-  // left.
+  // Begins the group's transaction. While another process holds the lock, each job waits until
+  // its own deadline and leaves the group with `busy`; another error is every job's. False if
+  // none is left.
   bool begin(Group& group) {
     while (!group.empty()) {
       const SteadyTime now = std::chrono::steady_clock::now();
@@ -634,8 +635,8 @@ class SqliteStore final : public Store {
       wal_pages_ = 0;
       return;
     }
-    // A reader holds an old snapshot, or the disk is full: the log grows on, and is tried again
-    // later.
+    // A reader holds an old snapshot, or the disk is full: the log grows on, and is
+    // tried again later.
     checkpoint_backoff_ = wal_pages_;
     if (code != SQLITE_OK && code != SQLITE_BUSY) {
       base::log::warning("checkpoint_failed",

@@ -366,8 +366,8 @@ TEST_F(Sqlite, TheLogIsMovedIntoTheFileAndUsedAgain) {
   std::int64_t n = 0;
   for (unsigned round = 1; round <= 3; ++round) {
     for (int i = 0; i < 40; ++i) ASSERT_OK(write_pair(**store, n++, k_written / 80));
-    // Done by the writer when it has nothing else to do; it leaves less than half a round in the
-    // log.
+    // Done by the writer when it has nothing else to do; it leaves less than half a round
+    // in the log.
     const auto deadline = std::chrono::steady_clock::now() + seconds{60};
     while (std::filesystem::file_size(path_) < round * k_written - k_written / 2) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);

@@ -19,9 +19,9 @@
 // The SQL both engines take: TEXT, BIGINT, DOUBLE PRECISION, `{{bytes}}` for bytes and
 // `{{identity}}` for a generated primary key in migrations; INSERT … ON CONFLICT … DO
 // UPDATE/NOTHING, RETURNING, CTEs, window functions, LIMIT. Booleans are BIGINT 0/1; times are
-// BIGINT microseconds; JSON is TEXT. One statement a call. PostgreSQL infers a placeholder's type
-// from where it stands: where nothing tells (`SELECT $1`, a list of VALUES), write CAST($1 AS
-// BIGINT).
+// BIGINT microseconds; JSON is TEXT. One statement a call. PostgreSQL infers a placeholder's
+// type from where it stands: where nothing tells (`SELECT $1`, a list of VALUES), write
+// CAST($1 AS BIGINT).
 namespace crosscheck::store {
 
 using Bytes = std::vector<std::byte>;
@@ -91,8 +91,8 @@ class Tx {
   // How many rows were changed.
   [[nodiscard]] virtual base::Result<std::int64_t> execute(std::string_view sql,
                                                            const Parameters& parameters = {}) = 0;
-  // Wakes `Store::wait_for(channel)` in every process on this store once the transaction is
-  // committed.
+  // Wakes `Store::wait_for(channel)` in every process on this store once the
+  // transaction is committed.
   virtual void notify(std::string_view channel) = 0;
 };
 
