@@ -298,7 +298,10 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
       });
   if (!server) return tl::unexpected(server.error());
   const std::string url = url_of(settings, address->host, (*server)->port());
-  App app{**store, clock, allowlist, net::Client::create(), settings, url};
+  net::Client::Options client_options;
+  // Where GitHub is spoken to in HTTP/1.1, a dispatch in progress holds a connection.
+  client_options.max_connections_per_host = settings.max_dispatch_workers;
+  App app{**store, clock, allowlist, net::Client::create(client_options), settings, url};
   if (auto opened = app.open(options.local, issuers_given); !opened) {
     promise.set_value(nullptr);
     (*server)->stop(std::chrono::milliseconds{0});

@@ -28,6 +28,7 @@ using std::chrono::seconds;
 
 constexpr Duration k_backdated = seconds{60};       // our clock may be ahead of GitHub's
 constexpr Duration k_jwt_lifetime = minutes{9};     // from now; GitHub takes ten
+constexpr Duration k_jwt_reuse = minutes{5};
 constexpr Duration k_token_margin = minutes{1};     // a token is not used so close to its end
 constexpr Duration k_secondary_wait = seconds{60};  // GitHub's advice where it names no time
 constexpr Duration k_longest_wait = hours{24};
@@ -141,14 +142,20 @@ struct App::State {
     while (options.api_url.ends_with('/')) options.api_url.pop_back();
   }
 
-  std::string jwt() const {
+  // Signed anew only now and then: a signature costs as much as all else that a dispatch needs.
+  std::string jwt() {
     const auto at = [](Time time) { return base::to_micros(time) / 1'000'000; };
     const Time now = clock.now();
-    return sign_jwt(key,
-                    {{"iss", options.app_id},
-                     {"iat", at(now - k_backdated)},
-                     {"exp", at(now + k_jwt_lifetime)}},
-                    false);
+    const std::lock_guard lock{mutex};
+    if (jwt_text.empty() || now < jwt_made_at || now - jwt_made_at >= k_jwt_reuse) {
+      jwt_text = sign_jwt(key,
+                          {{"iss", options.app_id},
+                           {"iat", at(now - k_backdated)},
+                           {"exp", at(now + k_jwt_lifetime)}},
+                          false);
+      jwt_made_at = now;
+    }
+    return jwt_text;
   }
 
   std::optional<std::int64_t> installation(const RepoName& repo) {
@@ -189,6 +196,8 @@ struct App::State {
   std::mutex mutex;  // guards what follows
   std::map<RepoName, std::int64_t> installations;
   std::map<std::int64_t, Token> tokens;
+  std::string jwt_text;
+  Time jwt_made_at{};
 };
 
 // One dispatch on its way through the calls. Lives as long as a call is in progress.

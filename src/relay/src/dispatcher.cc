@@ -60,6 +60,56 @@ double random_jitter() {
   return std::uniform_real_distribution<double>{0.0, 1.0}(engine);
 }
 
+// Calls `statement` with the ids in lists of one length, so that few statements are prepared:
+// `leading` parameters come first, and an id that no row has fills up the last list.
+template <class F>
+Result<void> for_each_list(const std::vector<std::int64_t>& ids, const store::Parameters& leading,
+                           F statement) {
+  constexpr std::size_t k_length = 32;
+  std::string numbers;
+  for (std::size_t i = 1; i <= k_length; ++i)
+    numbers += (i == 1 ? "$" : ", $") + std::to_string(leading.size() + i);
+  for (std::size_t begin = 0; begin < ids.size(); begin += k_length) {
+    store::Parameters parameters = leading;
+    for (std::size_t i = begin; i < begin + k_length; ++i)
+      parameters.emplace_back(i < ids.size() ? ids[i] : std::int64_t{-1});
+    if (auto done = statement(numbers, parameters); !done) return tl::unexpected(done.error());
+  }
+  return {};
+}
+
+// What the dispatches of a delivery have in common; the latest are kept, for a delivery's dispatches
+// are claimed a few at a time. Used by one thread.
+class Deliveries {
+ public:
+  // The one to `repo`, but for what only its own row says.
+  Result<Dispatch> get(store::Tx& tx, std::int64_t id, const base::RepoName& repo) {
+    if (const auto found = kept_.find(id); found != kept_.end()) {
+      Dispatch known = found->second;
+      known.repo = repo;
+      return known;
+    }
+    auto rows = tx.query(
+        "SELECT delivery_id, event_type, pr_number, body FROM deliveries WHERE id = $1", {id});
+    if (!rows) return tl::unexpected(rows.error());
+    if (rows->empty())
+      return base::fail(base::Fault::internal, "delivery " + std::to_string(id) + " has no record");
+    const auto& row = rows->front();
+    Dispatch common{.repo = repo, .event_type = row.text(1), .delivery_id = row.text(0),
+                    .pr_number = row.optional_integer(2)};
+    if (row.is_null(3)) return common;
+    common.body = std::make_shared<const std::string>(store::as_text(row.bytes(3)));
+    if (common.body->size() > k_largest) return common;
+    if (kept_.size() == k_most) kept_.erase(kept_.begin());
+    return kept_.emplace(id, std::move(common)).first->second;
+  }
+
+ private:
+  static constexpr std::size_t k_most = 16;
+  static constexpr std::size_t k_largest = 256 * 1024;  // bytes of a body
+  std::map<std::int64_t, Dispatch> kept_;               // by id: the first is the oldest
+};
+
 }  // namespace
 
 struct Dispatcher::State {
@@ -69,6 +119,11 @@ struct Dispatcher::State {
     Answer answer;
     std::string repo;
     std::string delivery_id;
+  };
+
+  struct Claimed {
+    Dispatch dispatch;
+    Attempt attempt;
   };
 
   State(store::Store& s, const base::Clock& c, DispatchTarget& t, DispatcherOptions o)
@@ -93,53 +148,227 @@ struct Dispatcher::State {
   Health health;
   std::thread loop;
   std::thread listener;
+  Deliveries deliveries;  // `step`'s
 
-  Result<bool> record();
-  Result<std::vector<std::pair<Dispatch, Attempt>>> take(store::Tx& tx, Time now, std::size_t room);
+  // Of a step's transaction; they must leave the state as it is, since it may run again.
+  Result<void> record(store::Tx& tx, const std::vector<Completed>& batch,
+                      const std::vector<Next>& next, Time now);
+  Result<std::vector<Claimed>> claim(store::Tx& tx, Time now, std::size_t room,
+                                     const std::map<std::int64_t, std::string>& in_flight);
+  Result<void> free_the_dead(store::Tx& tx, Time now);
+  Result<void> take_over(store::Tx& tx, Time now,
+                         const std::map<std::int64_t, std::string>& in_flight);
+  Result<std::vector<std::int64_t>> choose(store::Tx& tx, Time now, std::size_t room,
+                                           const std::map<std::int64_t, std::string>& in_flight);
+  Result<bool> is_due(Time now);
+
   void run(const std::shared_ptr<State>& self);
   Result<bool> step_as(const std::shared_ptr<State>& self, bool may_claim);
 };
 
-Result<bool> Dispatcher::State::record() {
+Result<void> Dispatcher::State::record(store::Tx& tx, const std::vector<Completed>& batch,
+                                       const std::vector<Next>& next, Time now) {
+  // The lease's owner guards the row: who lost it to another process has nothing to say.
+  std::vector<std::int64_t> sent;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const Next& n = next[i];
+    if (n.state == DispatchState::sent) {
+      sent.push_back(batch[i].id);
+      continue;
+    }
+    auto changed = tx.execute(
+        "UPDATE dispatches SET state = $1, uncertain = $2, not_before = $3, last_error = $4, "
+        "lease_owner = NULL, lease_until = NULL "
+        "WHERE id = $5 AND state = 'sending' AND lease_owner = $6",
+        {to_string(n.state), n.uncertain, n.not_before, n.error, batch[i].id, owner});
+    if (!changed) return tl::unexpected(changed.error());
+    if (n.state != DispatchState::pending) continue;
+    if (auto done = tx.execute("UPDATE dispatches SET state = 'withdrawn' WHERE id = $1 AND "
+                               "state = 'pending' AND " +
+                                   std::string{k_superseded},
+                               {batch[i].id});
+        !done)
+      return tl::unexpected(done.error());
+  }
+  return for_each_list(sent, {now, owner}, [&](const std::string& ids, const auto& parameters) {
+    return tx.execute("UPDATE dispatches SET state = 'sent', not_before = $1, last_error = NULL, "
+                      "sent_at = $1, lease_owner = NULL, lease_until = NULL "
+                      "WHERE lease_owner = $2 AND state = 'sending' AND id IN (" + ids + ")",
+                      parameters);
+  });
+}
+
+// Ends the leases of processes that no longer run here.
+Result<void> Dispatcher::State::free_the_dead(store::Tx& tx, Time now) {
+  auto owners = tx.query(
+      "SELECT DISTINCT lease_owner FROM dispatches WHERE state = 'sending' AND lease_until > $1",
+      {now});
+  if (!owners) return tl::unexpected(owners.error());
+  for (const auto& row : *owners) {
+    if (row.is_null(0) || !is_dead_here(row.text(0), owner)) continue;
+    auto freed = tx.execute(
+        "UPDATE dispatches SET lease_until = $1 WHERE state = 'sending' AND lease_owner = $2",
+        {now, row.text(0)});
+    if (!freed) return tl::unexpected(freed.error());
+  }
+  return {};
+}
+
+// Puts back what was claimed under a lease that has ended: it may have gone through.
+Result<void> Dispatcher::State::take_over(store::Tx& tx, Time now,
+                                          const std::map<std::int64_t, std::string>& in_flight) {
+  auto ended = tx.query("SELECT id FROM dispatches WHERE state = 'sending' AND lease_until <= $1",
+                        {now});
+  if (!ended) return tl::unexpected(ended.error());
+  for (const auto& row : *ended) {
+    // Its answer is on the way here although the lease has ended.
+    if (in_flight.contains(row.integer(0))) continue;
+    auto freed = tx.execute(
+        "UPDATE dispatches SET uncertain = 1, lease_owner = NULL, lease_until = NULL, "
+        "not_before = $1, state = CASE WHEN " +
+            std::string{k_superseded} + " THEN 'withdrawn' ELSE 'pending' END "
+            "WHERE id = $2 AND state = 'sending' AND lease_until <= $1",
+        {now, row.integer(0)});
+    if (!freed) return tl::unexpected(freed.error());
+  }
+  return {};
+}
+
+// Up to `room` dispatches that are due, oldest first, none beyond its repository's places.
+Result<std::vector<std::int64_t>> Dispatcher::State::choose(
+    store::Tx& tx, Time now, std::size_t room,
+    const std::map<std::int64_t, std::string>& in_flight) {
+  constexpr std::size_t k_page = 128;
+  std::map<std::string, std::size_t> places;
+  for (const auto& [id, repo] : in_flight) ++places[repo];
+  std::vector<std::int64_t> chosen;
+  std::set<std::int64_t> known;
+  while (chosen.size() < room) {
+    // A repository that takes nothing at the moment does not stand before the others.
+    std::string others;
+    store::Parameters parameters{now};
+    for (const auto& [repo, used] : places) {
+      if (used < options.per_repository) continue;
+      parameters.emplace_back(repo);
+      others += (others.empty() ? " AND repo_key NOT IN ($" : ", $") +
+                std::to_string(parameters.size());
+    }
+    if (!others.empty()) others += ")";
+    auto due = tx.query("SELECT id, repo_key FROM dispatches WHERE state = 'pending' AND "
+                        "not_before <= $1" + others + " ORDER BY not_before, id LIMIT " +
+                            std::to_string(k_page),
+                        parameters);
+    if (!due) return tl::unexpected(due.error());
+    bool is_full = false;  // a repository's last place was taken
+    for (const auto& row : *due) {
+      if (chosen.size() == room) break;
+      auto& used = places[row.text(1)];
+      if (used >= options.per_repository || !known.insert(row.integer(0)).second) continue;
+      chosen.push_back(row.integer(0));
+      is_full = ++used == options.per_repository || is_full;
+    }
+    // What a further page may hold is seen only once those that are full are left out.
+    if (due->size() < k_page || !is_full) break;
+  }
+  return chosen;
+}
+
+Result<std::vector<Dispatcher::State::Claimed>> Dispatcher::State::claim(
+    store::Tx& tx, Time now, std::size_t room,
+    const std::map<std::int64_t, std::string>& in_flight) {
+  if (!looked_for_dead && store.engine() == store::Engine::sqlite)
+    if (auto freed = free_the_dead(tx, now); !freed) return tl::unexpected(freed.error());
+  if (auto taken = take_over(tx, now, in_flight); !taken) return tl::unexpected(taken.error());
+  const auto chosen = choose(tx, now, room, in_flight);
+  if (!chosen) return tl::unexpected(chosen.error());
+  std::vector<Claimed> claimed;
+  auto done = for_each_list(
+      *chosen, {now, owner, now + options.lease},
+      [&](const std::string& ids, const auto& parameters) -> Result<void> {
+        auto rows = tx.query(
+            "UPDATE dispatches SET state = 'sending', lease_owner = $2, lease_until = $3, "
+            "attempts = attempts + 1, first_attempt_at = COALESCE(first_attempt_at, $1) "
+            "WHERE state = 'pending' AND not_before <= $1 AND id IN (" + ids +
+                ") RETURNING id, delivery, repo, attempts, uncertain, created_at",
+            parameters);
+        if (!rows) return tl::unexpected(rows.error());
+        for (const auto& row : *rows) {
+          auto repo = base::RepoName::parse(row.text(2));
+          if (!repo) return tl::unexpected(repo.error());
+          auto dispatch = deliveries.get(tx, row.integer(1), *repo);
+          if (!dispatch) return tl::unexpected(dispatch.error());
+          dispatch->id = row.integer(0);
+          dispatch->attempt = static_cast<int>(row.integer(3));
+          const Attempt attempt{dispatch->attempt, row.integer(4) != 0, row.time(5)};
+          claimed.push_back({*std::move(dispatch), attempt});
+        }
+        return {};
+      });
+  if (!done) return tl::unexpected(done.error());
+  // In the order in which they were accepted, so that a delivery's follow one another.
+  std::ranges::sort(claimed, {}, [](const Claimed& c) { return c.dispatch.id; });
+  return claimed;
+}
+
+Result<bool> Dispatcher::State::is_due(Time now) {
+  return store.read_value([&](store::Tx& tx) -> Result<bool> {
+    auto rows = tx.query(
+        "SELECT 1 FROM dispatches WHERE (state = 'pending' AND not_before <= $1) OR "
+        "(state = 'sending' AND (lease_until <= $1 OR $2 = 0)) LIMIT 1",
+        {now, looked_for_dead});
+    if (!rows) return tl::unexpected(rows.error());
+    return !rows->empty();
+  });
+}
+
+Result<bool> Dispatcher::State::step_as(const std::shared_ptr<State>& self, bool may_claim) {
   std::vector<Completed> batch;
+  std::map<std::int64_t, std::string> in_flight;
   {
     const std::lock_guard lock{mutex};
     batch.swap(completed);
+    in_flight = flying;
   }
-  if (batch.empty()) return false;
+  const auto put_back = [&] {
+    const std::lock_guard lock{mutex};
+    completed.insert(completed.end(), batch.begin(), batch.end());
+  };
+  for (const Completed& c : batch) in_flight.erase(c.id);
+  std::size_t room = options.concurrency - std::min(options.concurrency, in_flight.size());
+  room = may_claim ? std::min(room, target.room()) : 0;
   const Time now = clock.now();
+  if (batch.empty()) {
+    if (room == 0) return false;
+    // Most steps find nothing: looking takes no place in the queue of writers.
+    const auto due = is_due(now);
+    if (!due) return tl::unexpected(due.error());
+    if (!*due) {
+      looked_for_dead = true;
+      return false;
+    }
+  }
   std::vector<Next> next;
   next.reserve(batch.size());
   for (const Completed& c : batch)
     next.push_back(decide(c.attempt, c.answer, now, options.retry, options.jitter()));
-  const auto written = store.write([&](store::Tx& tx) -> Result<void> {
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const Next& n = next[i];
-      // The lease's owner guards the row: who lost it to another process has nothing to say.
-      auto changed = tx.execute(
-          "UPDATE dispatches SET state = $1, uncertain = $2, not_before = $3, last_error = $4, "
-          "sent_at = $5, lease_owner = NULL, lease_until = NULL "
-          "WHERE id = $6 AND state = 'sending' AND lease_owner = $7",
-          {to_string(n.state), n.uncertain, n.not_before, n.error,
-           n.state == DispatchState::sent ? std::optional{now} : std::nullopt, batch[i].id, owner});
-      if (!changed) return tl::unexpected(changed.error());
-      if (n.state != DispatchState::pending) continue;
-      if (auto done = tx.execute("UPDATE dispatches SET state = 'withdrawn' WHERE id = $1 AND "
-                                 "state = 'pending' AND " +
-                                     std::string{k_superseded},
-                                 {batch[i].id});
-          !done)
-        return tl::unexpected(done.error());
-    }
-    return {};
+  // One transaction for both: a commit waits for the disk.
+  auto claimed = store.write_value([&](store::Tx& tx) -> Result<std::vector<Claimed>> {
+    if (auto done = record(tx, batch, next, now); !done) return tl::unexpected(done.error());
+    if (room == 0) return std::vector<Claimed>{};
+    return claim(tx, now, room, in_flight);
   });
-  const std::lock_guard lock{mutex};
-  if (!written) {
-    completed.insert(completed.end(), batch.begin(), batch.end());
-    return tl::unexpected(written.error());
+  if (!claimed) {
+    put_back();
+    return tl::unexpected(claimed.error());
+  }
+  if (room > 0) looked_for_dead = true;
+  {
+    const std::lock_guard lock{mutex};
+    for (const Completed& c : batch) flying.erase(c.id);
+    for (const Claimed& c : *claimed) flying.emplace(c.dispatch.id, c.dispatch.repo.key());
+    wake.notify_all();  // `stop` waits for the last one
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    flying.erase(batch[i].id);
     const bool ok = next[i].state == DispatchState::sent;
     log::write(ok ? log::Level::info : log::Level::warning, "dispatch",
                {{"delivery", batch[i].delivery_id},
@@ -148,128 +377,7 @@ Result<bool> Dispatcher::State::record() {
                 {"attempt", batch[i].attempt.number},
                 {"reason", next[i].error.value_or("")}});
   }
-  wake.notify_all();  // `stop` waits for the last one
-  return true;
-}
-
-Result<std::vector<std::pair<Dispatch, Attempt>>> Dispatcher::State::take(store::Tx& tx, Time now,
-                                                                          std::size_t room) {
-  std::vector<std::pair<Dispatch, Attempt>> taken;
-  std::map<std::string, std::size_t> places;
-  std::set<std::int64_t> mine;
-  {
-    const std::lock_guard lock{mutex};
-    for (const auto& [id, repo] : flying) {
-      ++places[repo];
-      mine.insert(id);
-    }
-  }
-  if (store.engine() == store::Engine::sqlite && !looked_for_dead) {
-    auto owners = tx.query(
-        "SELECT DISTINCT lease_owner FROM dispatches WHERE state = 'sending' AND lease_until > $1",
-        {now});
-    if (!owners) return tl::unexpected(owners.error());
-    for (const auto& row : *owners) {
-      if (row.is_null(0) || !is_dead_here(row.text(0), owner)) continue;
-      auto freed = tx.execute(
-          "UPDATE dispatches SET lease_until = $1 WHERE state = 'sending' AND lease_owner = $2",
-          {now, row.text(0)});
-      if (!freed) return tl::unexpected(freed.error());
-    }
-  }
-  auto dropped = tx.execute(
-      "UPDATE dispatches SET state = 'withdrawn', lease_owner = NULL, lease_until = NULL "
-      "WHERE state = 'sending' AND lease_until <= $1 AND lease_owner <> $2 AND " +
-          std::string{k_superseded},
-      {now, owner});
-  if (!dropped) return tl::unexpected(dropped.error());
-
-  auto due = tx.query(
-      "SELECT id, repo_key, repo, delivery, state, not_before FROM ("
-      "SELECT id, repo_key, repo, delivery, state, not_before, "
-      "ROW_NUMBER() OVER (PARTITION BY repo_key ORDER BY not_before, id) AS place FROM dispatches "
-      "WHERE (state = 'pending' AND not_before <= $1) OR (state = 'sending' AND lease_until <= $1)"
-      ") AS due WHERE place <= $2 ORDER BY not_before, id LIMIT 1000",
-      {now, static_cast<std::int64_t>(options.per_repository + mine.size())});
-  if (!due) return tl::unexpected(due.error());
-
-  std::map<std::int64_t, Dispatch> deliveries;  // what its dispatches have in common
-  for (const auto& row : *due) {
-    if (taken.size() >= room) break;
-    const std::int64_t id = row.integer(0);
-    // Its answer is on the way here although the lease has ended.
-    if (mine.contains(id)) continue;
-    auto& used = places[row.text(1)];
-    if (used >= options.per_repository) continue;
-    auto claimed = tx.query(
-        "UPDATE dispatches SET uncertain = CASE WHEN state = 'sending' THEN 1 ELSE uncertain END, "
-        "state = 'sending', lease_owner = $1, lease_until = $2, attempts = attempts + 1, "
-        "first_attempt_at = COALESCE(first_attempt_at, $3) "
-        "WHERE id = $4 AND ((state = 'pending' AND not_before <= $3) OR "
-        "(state = 'sending' AND lease_until <= $3)) RETURNING attempts, uncertain, created_at",
-        {owner, now + options.lease, now, id});
-    if (!claimed) return tl::unexpected(claimed.error());
-    if (claimed->empty()) continue;
-    const std::int64_t delivery = row.integer(3);
-    auto known = deliveries.find(delivery);
-    auto repo = base::RepoName::parse(row.text(2));
-    if (!repo) return tl::unexpected(repo.error());
-    if (known == deliveries.end()) {
-      auto rows = tx.query(
-          "SELECT delivery_id, event_type, pr_number, body FROM deliveries WHERE id = $1", {delivery});
-      if (!rows) return tl::unexpected(rows.error());
-      if (rows->empty()) continue;
-      const auto& d = rows->front();
-      Dispatch common{.repo = *repo, .event_type = d.text(1), .delivery_id = d.text(0),
-                      .pr_number = d.optional_integer(2)};
-      if (!d.is_null(3)) common.body = std::make_shared<const std::string>(store::as_text(d.bytes(3)));
-      known = deliveries.emplace(delivery, std::move(common)).first;
-    }
-    Dispatch dispatch = known->second;
-    dispatch.id = id;
-    dispatch.repo = *repo;
-    const auto& c = claimed->front();
-    dispatch.attempt = static_cast<int>(c.integer(0));
-    taken.emplace_back(std::move(dispatch),
-                       Attempt{static_cast<int>(c.integer(0)), c.integer(1) != 0, c.time(2)});
-    ++used;
-  }
-  return taken;
-}
-
-Result<bool> Dispatcher::State::step_as(const std::shared_ptr<State>& self, bool may_claim) {
-  auto recorded = record();
-  if (!recorded || !may_claim) return recorded;
-  std::size_t room = 0;
-  {
-    const std::lock_guard lock{mutex};
-    room = options.concurrency - std::min(options.concurrency, flying.size());
-  }
-  room = std::min(room, target.room());
-  if (room == 0) return recorded;
-  const Time now = clock.now();
-  // Most steps find nothing: looking takes no place in the queue of writers.
-  auto due = store.read_value([&](store::Tx& tx) -> Result<bool> {
-    auto rows = tx.query(
-        "SELECT 1 FROM dispatches WHERE (state = 'pending' AND not_before <= $1) OR "
-        "(state = 'sending' AND (lease_until <= $1 OR $2 = 0)) LIMIT 1",
-        {now, looked_for_dead});
-    if (!rows) return tl::unexpected(rows.error());
-    return !rows->empty();
-  });
-  if (!due) return tl::unexpected(due.error());
-  if (!*due) {
-    looked_for_dead = true;
-    return recorded;
-  }
-  auto taken = store.write_value([&](store::Tx& tx) { return take(tx, now, room); });
-  if (!taken) return tl::unexpected(taken.error());
-  looked_for_dead = true;
-  {
-    const std::lock_guard lock{mutex};
-    for (const auto& [dispatch, attempt] : *taken) flying.emplace(dispatch.id, dispatch.repo.key());
-  }
-  for (auto& [dispatch, attempt] : *taken) {
+  for (auto& [dispatch, attempt] : *claimed) {
     Completed result{dispatch.id, attempt, {}, dispatch.repo.full_name(), dispatch.delivery_id};
     std::function<void(Answer)> done = [self, result](Answer answer) mutable {
       const std::lock_guard lock{self->mutex};
@@ -283,7 +391,7 @@ Result<bool> Dispatcher::State::step_as(const std::shared_ptr<State>& self, bool
     else
       target.send(std::move(dispatch), done);
   }
-  return *recorded || !taken->empty();
+  return !batch.empty() || !claimed->empty();
 }
 
 void Dispatcher::State::run(const std::shared_ptr<State>& self) {
@@ -353,7 +461,7 @@ void Dispatcher::stop(Duration grace) {
   }
   if (s.loop.joinable()) s.loop.join();
   if (s.listener.joinable()) s.listener.join();
-  if (const auto last = s.record(); !last)
+  if (const auto last = s.step_as(state_, false); !last)
     log::error("dispatcher", {{"error", last.error().message}});
 }
 
