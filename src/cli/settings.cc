@@ -380,11 +380,9 @@ Result<LoadedSettings> load_settings(const std::string& file, const Environment&
     if (auto done = apply_text(loaded.values, origins, *definition, flag.text, flag.option); !done)
       return tl::unexpected(done.error());
   }
-  for (const auto& [name, value] : environment)
-    if (std::ranges::any_of(k_unused_prefixes, [&name = name](std::string_view prefix) {
-          return name.starts_with(prefix);
-        }))
-      loaded.unused.push_back(name);
+  for (const auto& variable : environment)
+    for (const std::string_view prefix : k_unused_prefixes)
+      if (variable.first.starts_with(prefix)) loaded.unused.push_back(variable.first);
   for (const Definition& definition : k_definitions) {
     const auto given = origins.find(definition.name);
     const bool is_default = given == origins.end();

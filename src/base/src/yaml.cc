@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <sstream>
+#include <utility>
 
 #include "crosscheck/base/json.h"
 
@@ -121,7 +122,7 @@ class Builder final : public YAML::EventHandler {
     if (top.node.is(Node::Kind::sequence)) {
       top.node.items.push_back(std::move(node));
     } else {
-      top.node.entries.emplace_back(std::move(top.key), std::move(node));
+      top.node.entries.push_back({std::move(top.key), std::move(node)});
       top.has_key = false;
     }
   }

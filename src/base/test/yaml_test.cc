@@ -34,7 +34,7 @@ TEST(Yaml, KnowsWhereEverythingStands) {
   ASSERT_EQ(list.items.size(), 2U);
   EXPECT_EQ(list.items[0].line, 3);
   EXPECT_EQ(list.items[0].column, 5);
-  const Node& inner = list.items[1].entries[0].second;
+  const Node& inner = list.items[1].entries[0].value;
   EXPECT_EQ(inner.items[1].line, 4);
   EXPECT_EQ(inner.items[1].column, 12);
 }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "crosscheck/base/result.h"
@@ -12,6 +11,8 @@
 // reader says otherwise, so `012`, `no` and `1.10` stay what was written.
 namespace crosscheck::base::yaml {
 
+struct Entry;
+
 struct Node {
   enum class Kind : unsigned char { null, text, sequence, mapping };
 
@@ -19,13 +20,18 @@ struct Node {
   int line = 1;  // from 1
   int column = 1;
   bool quoted = false;
-  std::string text;                            // of Kind::text
-  std::vector<Node> items;                     // of Kind::sequence
-  std::vector<std::pair<Node, Node>> entries;  // of Kind::mapping, keys are Kind::text
+  std::string text;            // of Kind::text
+  std::vector<Node> items;     // of Kind::sequence
+  std::vector<Entry> entries;  // of Kind::mapping
 
   [[nodiscard]] bool is(Kind k) const { return kind == k; }
   // The value of `key`, or nullptr.
   [[nodiscard]] const Node* find(std::string_view key) const;
+};
+
+struct Entry {
+  Node key;  // Kind::text
+  Node value;
 };
 
 [[nodiscard]] std::string_view to_string(Node::Kind kind);  // "a list", "text", …
