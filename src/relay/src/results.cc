@@ -14,7 +14,8 @@ using base::Fault;
 using base::Result;
 
 Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
-                             std::string_view digest, std::string_view gzipped, base::Time now) {
+                             std::string_view digest, std::string_view gzipped, base::Time now,
+                             std::size_t unpacked_limit) {
   if (gzipped.size() > k_results_limit)
     return base::fail(Fault::too_large, "body: larger than 32 MiB",
                       "split the run, or leave details out");
@@ -30,7 +31,7 @@ Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
   const auto before = store.read_value(known);
   if (!before) return tl::unexpected(before.error());
   if (*before) return Stored::duplicate;
-  const auto text = base::gunzip(gzipped, k_results_unpacked_limit);
+  const auto text = base::gunzip(gzipped, unpacked_limit);
   if (!text)
     return base::fail(text.error().fault, "body: " + text.error().message, text.error().remedy);
   const auto run = base::parse_run_results(*text);

@@ -70,8 +70,11 @@ TEST_F(ResultsTest, BadFilesAreRefusedWithAReason) {
   const auto cut = put(base::gzip(good.substr(0, good.rfind("{\"end\""))));
   EXPECT_EQ(cut.status, 400) << cut.body;
   EXPECT_EQ(put(base::gzip("[1]\n")).status, 400);
-  EXPECT_THAT(put(base::gzip("{}\n")).body, HasSubstr("line 1"));
-  EXPECT_EQ(put(base::gzip(std::string(k_results_unpacked_limit + 1, ' '))).status, 413);
+  EXPECT_THAT(put(base::gzip("{}\n")).body, HasSubstr(":1: field schema"));
+  const std::string bomb = base::gzip(std::string(2000, ' '));
+  const auto unpacked = store_results(*store_, test::repo("org/two"), base::sha256_hex(bomb), bomb, clock_.now(), 1000);
+  ASSERT_FALSE(unpacked);
+  EXPECT_EQ(unpacked.error().fault, base::Fault::too_large);
   EXPECT_EQ(put(std::string(k_results_limit + 1, 'x')).status, 413);
   EXPECT_EQ(count("result_files"), 0);
   EXPECT_EQ(count("runs"), 0);

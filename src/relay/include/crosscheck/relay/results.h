@@ -18,7 +18,8 @@ enum class Stored : std::uint8_t { added, duplicate };
 // `invalid_input` (digest, gzip or a line's field is wrong), `too_large`, and the store's.
 [[nodiscard]] base::Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
                                                  std::string_view digest, std::string_view gzipped,
-                                                 base::Time now);
+                                                 base::Time now,
+                                                 std::size_t unpacked_limit = k_results_unpacked_limit);
 
 // PUT /api/v1/results/<sha256 of the gzipped bytes>. Thread-safe.
 class ResultsHandler {
