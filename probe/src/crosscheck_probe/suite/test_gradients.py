@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from crosscheck_suite import (
-    SuiteCase,
-    comparable_ops,
-    cotangents_like,
-    differentiable,
-    moved,
-    op_db,
-    quick_op,
-    samples_of,
-)
+from crosscheck_operators import comparable_ops, moved_sample, op_db, quick_op, samples_of
+from crosscheck_suite import SuiteCase, cotangents_like, differentiable
 from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
 
 _SAMPLES = 4
@@ -42,7 +34,7 @@ class TestGradients(SuiteCase):
     def test_backward(self, device: str, dtype: torch.dtype, op: Any) -> None:
         tried = 0
         for number, sample in enumerate(samples_of(op, dtype, _SAMPLES, requires_grad=True)):
-            on_device = moved(sample, device)
+            on_device = moved_sample(sample, device)
             if not differentiable((sample.input, sample.args, sample.kwargs)):
                 continue
             expected = _gradients(op, sample, "cpu")

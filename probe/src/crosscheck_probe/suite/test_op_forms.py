@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from crosscheck_suite import SuiteCase, comparable_ops, moved, quick_op, samples_of
+from crosscheck_operators import comparable_ops, is_up_to_gauge, moved_sample, samples_of
+from crosscheck_suite import SuiteCase
 from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
 from torch.utils._pytree import tree_map
-
-_QUICK = ("add", "mul", "clamp", "sigmoid", "exp", "mm", "sum", "hypot")
 
 
 def _strided(value: Any) -> Any:
@@ -25,7 +24,6 @@ def _strided(value: Any) -> Any:
 
 
 class TestOperatorForms(SuiteCase):
-    @quick_op(torch.float32, ops=_QUICK)
     @ops(
         [op for op in comparable_ops() if op.inplace_variant is not None],
         allowed_dtypes=(torch.float32,),
@@ -35,7 +33,7 @@ class TestOperatorForms(SuiteCase):
         for sample in samples_of(op, dtype):
             if sample.broadcasts_input or not isinstance(sample.input, torch.Tensor):
                 continue
-            on_device = moved(sample, device)
+            on_device = moved_sample(sample, device)
             expected = op(sample.input, *sample.args, **sample.kwargs)
             if not isinstance(expected, torch.Tensor) or expected.dtype != sample.input.dtype:
                 continue
@@ -47,12 +45,11 @@ class TestOperatorForms(SuiteCase):
         if tried == 0:
             self.skipTest(f"no sample of {op.full_name} can be written in place")
 
-    @quick_op(torch.float32, ops=_QUICK)
     @ops([op for op in comparable_ops() if op.supports_out], allowed_dtypes=(torch.float32,))
     def test_out(self, device: str, dtype: torch.dtype, op: Any) -> None:
         tried = 0
         for sample in samples_of(op, dtype):
-            on_device = moved(sample, device)
+            on_device = moved_sample(sample, device)
             expected = op(sample.input, *sample.args, **sample.kwargs)
             if isinstance(expected, torch.Tensor):
                 out: Any = torch.empty_like(expected, device=device)
@@ -75,14 +72,14 @@ class TestOperatorForms(SuiteCase):
         for sample in samples_of(op, dtype, 4):
             if not isinstance(sample.input, torch.Tensor) or sample.input.dim() == 0:
                 continue
-            on_device = moved(sample, device)
+            on_device = moved_sample(sample, device)
             spread = _strided(on_device.input)
             args, kwargs = _strided(list(on_device.args)), _strided(on_device.kwargs)
             expected = op(sample.input, *sample.args, **sample.kwargs)
             if op.name.split(".")[-1] in ("as_strided", "as_strided_scatter", "stride"):
                 continue
             actual = op(spread, *args, **kwargs)
-            if op.name.split(".")[-1].startswith(("eig", "svd", "qr", "geqrf", "lu")):
+            if is_up_to_gauge(op):
                 expected = sample.output_process_fn_grad(expected)
                 actual = sample.output_process_fn_grad(actual)
             self.assert_agrees(actual, expected, device, f"{op.full_name}: {sample.summary()}")

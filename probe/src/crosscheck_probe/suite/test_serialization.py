@@ -10,7 +10,7 @@ import tempfile
 from typing import Any
 
 import torch
-from crosscheck_suite import SuiteCase, quick
+from crosscheck_suite import SuiteCase
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests
 from torch.testing._internal.common_utils import parametrize
 
@@ -41,7 +41,6 @@ def _model() -> torch.nn.Module:
 
 
 class TestSaveLoad(SuiteCase):
-    @quick(lambda dtype, to: dtype is torch.float32)
     @dtypes(*_ALL)
     @parametrize("to", ("same", "cpu", "device"))
     def test_tensor(self, device: str, dtype: torch.dtype, to: str) -> None:
