@@ -410,7 +410,7 @@ Page fleet_page(const std::vector<BackendSummary>& fleet, const std::vector<Chan
   json::array change_twins;
   json::array changes;
   for (const auto& change : recent) {
-    change_twins.push_back(to_json(change));
+    change_twins.push_back(brief_json(change));
     changes.push_back(change_of_page(change, context));
     page.newest_at = std::max(page.newest_at.value_or(base::Time{}), *newest_of(change));
   }

@@ -182,6 +182,26 @@ json::object to_json(const Change& change) {
           {"backends", std::move(backends)}};
 }
 
+json::object brief_json(const Change& change) {
+  const auto summary = summarise(change.backends);
+  json::array backends;
+  for (const auto& backend : change.backends) {
+    backends.push_back(
+        json::object{{"backend", backend.repo},
+                     {"verdict", to_string(backend.verdict)},
+                     {"dispatch", backend.dispatch ? json::value(to_json(*backend.dispatch))
+                                                   : json::value(nullptr)}});
+  }
+  return {{"head_sha", text_or_null(change.head_sha)},
+          {"at", base::to_rfc3339(change.at)},
+          {"verdict", to_string(summary.verdict)},
+          {"blocks", summary.blocks},
+          {"sentence", summary.sentence},
+          {"delivery", change.deliveries.empty() ? json::value(nullptr)
+                                                 : json::value(to_json(change.deliveries.front()))},
+          {"backends", std::move(backends)}};
+}
+
 json::object to_json(const Grid& grid) {
   json::array columns;
   for (const auto& column : grid.columns) {
@@ -200,7 +220,7 @@ json::object to_json(const Grid& grid) {
                                    {"jobs", cell->jobs},
                                    {"attempts", cell->attempts}});
     }
-    auto change = to_json(row.change);
+    auto change = brief_json(row.change);
     change["cells"] = std::move(cells);
     rows.push_back(std::move(change));
   }

@@ -16,6 +16,8 @@ namespace crosscheck::hud {
 [[nodiscard]] boost::json::object to_json(const Delivery& delivery);
 [[nodiscard]] boost::json::object to_json(const Dispatch& dispatch);
 [[nodiscard]] boost::json::object to_json(const Change& change);
+// Without its jobs, for lists of changes.
+[[nodiscard]] boost::json::object brief_json(const Change& change);
 [[nodiscard]] boost::json::object to_json(const Grid& grid);
 [[nodiscard]] boost::json::object to_json(const JobPage& page);
 
