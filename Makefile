@@ -14,6 +14,8 @@ bench:
 lint:
 	@scripts/setup lint
 	@scripts/lint
+bench:
+	@scripts/bench
 format:
 	@scripts/setup lint
 	@scripts/format

@@ -19,7 +19,7 @@ if spec is None:
 print(os.path.dirname(spec.origin))')
 build=$out/build
 stamp=$build/torch
-key="$torch $(cat "$torch/version.py" | cksum)"
+key="$torch $(cksum <"$torch/version.py")"
 if [ ! -f "$build/build.ninja" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
   rm -rf "$build"
   launcher=
