@@ -112,7 +112,9 @@ test('locked while the server runs: events are refused whole, and taken when it 
 test('a full disk: the run ends with exit code 4 and says so', {skip}, (t) => {
   const folder = temporaryFolder(t);
   const done = inNamespace(
-    `mount -t tmpfs -o size=300k none '${folder}'`,
+    `mount -t tmpfs -o size=4m none '${folder}'
+    '${crosscheck}' db migrate --db '${join(folder, 'crosscheck.db')}'
+    dd if=/dev/zero of='${join(folder, 'filler')}' bs=4k 2>/dev/null || true`,
     crosscheck,
     'run',
     '--device',
@@ -136,7 +138,7 @@ test('a disk that is full while the server runs: events are refused whole', {ski
   // The server in its namespace, on a small disk that a file then fills up to the last block.
   const script = `mkdir -p '${disk}'; mount -t tmpfs -o size=8m none '${disk}'
     mkfifo '${folder}/fill' '${folder}/free'
-    { read -r line <'${folder}/fill'; dd if=/dev/zero of='${disk}/filler' bs=4k 2>/dev/null; echo full
+    { read -r line <'${folder}/fill'; dd if=/dev/zero of='${disk}/filler' bs=4k 2>/dev/null || true; echo full
       read -r line <'${folder}/free'; rm '${disk}/filler'; echo free; } &
     exec "$@"`;
   const child = spawn(
