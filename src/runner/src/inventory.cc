@@ -1,7 +1,7 @@
 #include "crosscheck/runner/inventory.h"
 
-#include <algorithm>
 #include <boost/json/serialize.hpp>
+#include <iterator>
 #include <map>
 #include <unordered_set>
 
@@ -68,6 +68,17 @@ json::object to_json(const CollectSkip& skip) {
 
 std::size_t entries(const Inventory& inventory) {
   return inventory.tests.size() + inventory.errors.size() + inventory.skips.size();
+}
+
+template <class T, class F>
+void group_by_file(std::vector<T>& items, F file_of) {
+  std::map<std::string, std::vector<T>> files;
+  for (auto& item : items) files[file_of(item)].push_back(std::move(item));
+  items.clear();
+  for (auto& [file, held] : files) {
+    items.insert(items.end(), std::make_move_iterator(held.begin()),
+                 std::make_move_iterator(held.end()));
+  }
 }
 
 Result<void> read_header(const json::value& root, Inventory& inventory) {
@@ -139,12 +150,9 @@ Result<bool> read_line(std::string_view line, Inventory& inventory) {
 }  // namespace
 
 Result<void> put_in_order(Inventory& inventory) {
-  const auto by_file = [](const auto& a, const auto& b) { return a.file < b.file; };
-  std::stable_sort(
-      inventory.tests.begin(), inventory.tests.end(),
-      [](const CollectedTest& a, const CollectedTest& b) { return a.id.file < b.id.file; });
-  std::stable_sort(inventory.errors.begin(), inventory.errors.end(), by_file);
-  std::stable_sort(inventory.skips.begin(), inventory.skips.end(), by_file);
+  group_by_file(inventory.tests, [](const CollectedTest& test) { return test.id.file; });
+  group_by_file(inventory.errors, [](const CollectError& error) { return error.file; });
+  group_by_file(inventory.skips, [](const CollectSkip& skip) { return skip.file; });
   std::unordered_set<std::string_view> nodes;
   std::map<base::TestId, std::string_view> ids;
   for (const auto& test : inventory.tests) {

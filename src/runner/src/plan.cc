@@ -211,8 +211,9 @@ std::vector<Chunk> plan(const std::vector<CollectedTest>& tests,
     }
     for (auto& chunk : split(file, durations[f], parts)) chunks.push_back(std::move(chunk));
   }
-  std::stable_sort(chunks.begin(), chunks.end(),
-                   [](const Chunk& a, const Chunk& b) { return a.expected > b.expected; });
+  std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) {
+    return a.expected != b.expected ? a.expected > b.expected : a.tests.front() < b.tests.front();
+  });
   return chunks;
 }
 

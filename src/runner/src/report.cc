@@ -194,8 +194,10 @@ std::string failure_line(const base::TestResult& result) {
   std::transform(name.begin(), name.end(), name.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  return fmt::format("{} {}: {}", name, result.node_id,
-                     base::to_utf8(first_line(result.message), 300));
+  constexpr std::size_t k_shown = 160;
+  const auto line = first_line(result.message);
+  return fmt::format("{} {}: {}{}", name, result.node_id, base::to_utf8(line, k_shown),
+                     line.size() > k_shown ? "…" : "");
 }
 
 std::string summary_text(const base::RunResults& run, const Files& files, bool interrupted) {

@@ -128,17 +128,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Executor, AHangCostsOneTest) {
   auto limits = short_limits();
-  limits.test = seconds{1};
+  limits.test = seconds{2};
   const auto ran = run_file("test_a.py", {"before", "hang", "later"}, limits);
   EXPECT_EQ(ran.results.at("before").outcome, Outcome::passed);
   EXPECT_EQ(ran.results.at("hang").outcome, Outcome::timed_out);
-  EXPECT_THAT(ran.results.at("hang").message, HasSubstr("did not end within 1"));
+  EXPECT_THAT(ran.results.at("hang").message, HasSubstr("did not end within 2"));
   EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
 }
 
 TEST(Executor, SilenceAfterATestBlamesNobody) {
   auto limits = short_limits();
-  limits.quiet = seconds{1};
+  limits.quiet = seconds{2};
   const auto ran = run_file("test_a.py", {"silence", "later"}, limits);
   EXPECT_EQ(ran.results.at("silence").outcome, Outcome::passed);
   EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
@@ -178,7 +178,7 @@ TEST(Executor, TellsTheMachinesFaultsFromTheSuites) {
   EXPECT_EQ(broken.results.at("a").outcome, Outcome::harness_error);
   EXPECT_THAT(broken.results.at("a").message, HasSubstr("SyntaxError: invalid syntax"));
   auto limits = short_limits();
-  limits.start = seconds{1};
+  limits.start = seconds{3};
   EXPECT_EQ(run_file("test_stuck.py", {"a"}, limits).results.at("a").outcome,
             Outcome::harness_error);
 }
