@@ -86,7 +86,7 @@ class TestViews(SuiteCase):
     @parametrize("view", sorted(set(_VIEWS) - {"expand"}))
     def test_writes_reach_base(self, device: str, dtype: torch.dtype, view: str) -> None:
         base = _base(dtype)
-        on_device = base.to(device)
+        on_device = base.to(device, copy=True)
         expected = _VIEWS[view](base)
         actual = _VIEWS[view](on_device)
         new = _flipped(expected)
@@ -98,7 +98,7 @@ class TestViews(SuiteCase):
     @parametrize("view", sorted(_VIEWS))
     def test_base_writes_show(self, device: str, dtype: torch.dtype, view: str) -> None:
         base = _base(dtype)
-        on_device = base.to(device)
+        on_device = base.to(device, copy=True)
         expected = _VIEWS[view](base)
         actual = _VIEWS[view](on_device)
         new = _flipped(base)
@@ -117,7 +117,7 @@ class TestViews(SuiteCase):
     @dtypes(torch.complex64)
     def test_complex_parts(self, device: str, dtype: torch.dtype) -> None:
         base = _base(dtype) * (1 + 2j)
-        on_device = base.to(device)
+        on_device = base.to(device, copy=True)
         self.assert_agrees(torch.view_as_real(on_device), torch.view_as_real(base), device)
         self.assert_agrees(on_device.real, base.real, device)
         self.assert_agrees(on_device.imag, base.imag, device)
@@ -140,7 +140,7 @@ class TestViews(SuiteCase):
     @parametrize("size", ((2,), (3, 5), (0,), (4, 4, 4)))
     def test_resize(self, device: str, size: tuple[int, ...]) -> None:
         base = torch.arange(6.0)
-        on_device = base.to(device)
+        on_device = base.to(device, copy=True)
         on_device.resize_(size)
         self.assertEqual(tuple(on_device.shape), size)
         kept = min(on_device.numel(), 6)
