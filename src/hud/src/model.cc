@@ -208,14 +208,16 @@ Verdict judge(std::string_view level, const std::optional<Dispatch>& dispatch,
               std::span<const LatestJob> jobs) {
   bool passed = false;
   bool open = false;
+  bool cancelled = false;
   for (const auto& latest : jobs) {
     if (is_bad(latest.job.state)) return Verdict::failed;
+    cancelled = cancelled || latest.job.state == State::cancelled;
     open = open || is_open(latest.job.state);
     passed = passed || latest.job.state == State::passed;
   }
   if (open) return Verdict::pending;
   // A newer dispatch of the same commit that has not been answered leaves the old answer standing.
-  if (!jobs.empty()) return passed ? Verdict::passed : Verdict::inconclusive;
+  if (!jobs.empty()) return passed && !cancelled ? Verdict::passed : Verdict::inconclusive;
   if (!dispatch || dispatch->state == State::dead) return Verdict::not_dispatched;
   if (dispatch->state == State::withdrawn) return Verdict::withdrawn;
   if (!collects_results(level) && dispatch->state == State::dispatched)

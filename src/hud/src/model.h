@@ -164,7 +164,7 @@ enum class Verdict : std::uint8_t {
   failed,
   not_dispatched,
   pending,
-  inconclusive,  // ended, and every job was cancelled, skipped or neutral
+  inconclusive,  // ended; a job was cancelled, or none passed
   passed,
   withdrawn,
   not_collected,
