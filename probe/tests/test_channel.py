@@ -101,6 +101,7 @@ def test_forked_child_is_silent_and_holds_nothing_open() -> None:
         + """
 ready, go = os.pipe()
 if os.fork() == 0:
+    os.close(go)
     channel.emit("child")
     os.read(ready, 1)  # lives until its parent is gone
     os._exit(0)
