@@ -9,8 +9,6 @@ test:
 	@scripts/test
 deep:
 	@scripts/deep
-bench:
-	@scripts/bench
 lint:
 	@scripts/setup lint
 	@scripts/lint
