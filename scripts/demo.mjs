@@ -31,7 +31,7 @@ async function freePort() {
 }
 
 mkdirSync(state, {recursive: true});
-const log = openSync(logFile, 'a');
+const log = openSync(logFile, 'w');
 // In a process group of its own: Ctrl-C reaches the server once, through us.
 const server = spawn(
   crosscheck,
@@ -57,8 +57,10 @@ const server = spawn(
 let stopping = false;
 for (const signal of ['SIGINT', 'SIGTERM']) {
   process.on(signal, () => {
-    if (!stopping) console.log('\nstopping…');
+    // Once: told twice, the server would end at once and leave its jobs behind.
+    if (stopping) return;
     stopping = true;
+    console.log('\nstopping; what runs has a few seconds to end…');
     server.kill('SIGTERM');
   });
 }
@@ -72,7 +74,7 @@ server.on('exit', (code, signal) => {
     process.exit(0);
   }
   const how = code === null ? `was ended by ${signal}` : `exited ${code}`;
-  console.error(`crosscheck serve ${how}; the end of ${logFile}:`);
+  console.error(`crosscheck serve ${how}; the end of its log, ${logFile}:`);
   console.error(readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-8).join('\n'));
   process.exit(code || 1);
 });
