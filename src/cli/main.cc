@@ -72,8 +72,8 @@ int run(int argc, char** argv) {
     report(result.error(), globals);
     return static_cast<int>(base::exit_code(result.error().fault));
   }
-  // A full disk or closed pipe shows only when the last bytes are flushed.
-  if (std::fflush(stdout) != 0) {
+  // A full disk or closed pipe may show only when the last bytes are flushed, or only earlier than that.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     report({base::Fault::environment, "standard output could not be written"}, globals);
     return static_cast<int>(base::ExitCode::environment);
   }
