@@ -1,7 +1,7 @@
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <array>
 #include <cstdio>
 #include <memory>
 
@@ -31,12 +31,10 @@ Result<base::ExitCode> check(const Globals& globals, const std::string& file) {
   for (const relay::Backend& backend : list->backends()) {
     boost::json::array oncalls;
     for (const std::string& name : backend.oncalls) oncalls.emplace_back(name);
-    boost::json::object entry{{"repo", backend.repo.full_name()},
-                              {"level", relay::to_string(backend.level)},
-                              {"oncalls", std::move(oncalls)},
-                              {"pull_request", backend.pull_requests},
-                              {"nightly", backend.nightly},
-                              {"line", backend.line}};
+    boost::json::object entry{
+        {"repo", backend.repo.full_name()}, {"level", relay::to_string(backend.level)},
+        {"oncalls", std::move(oncalls)},    {"pull_request", backend.pull_requests},
+        {"nightly", backend.nightly},       {"line", backend.line}};
     if (!backend.device.empty()) entry["device"] = backend.device;
     backends.push_back(std::move(entry));
   }
@@ -55,8 +53,9 @@ const Registration k_registration{
       checking->footer("Example:\n  crosscheck allowlist check allowlist.yaml");
       const auto file = std::make_shared<std::string>();
       checking->add_option("FILE", *file, "The allowlist")->required();
-      checking->callback(
-          [&globals, &action, file] { action = [&globals, file] { return check(globals, *file); }; });
+      checking->callback([&globals, &action, file] {
+        action = [&globals, file] { return check(globals, *file); };
+      });
     }};
 
 }  // namespace

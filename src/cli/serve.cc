@@ -33,8 +33,8 @@ using base::Fault;
 using base::Result;
 namespace log = base::log;
 
-constexpr std::chrono::seconds k_grace{10};      // for requests and dispatches in progress
-constexpr std::chrono::seconds k_job_grace{5};   // for local jobs, after SIGTERM
+constexpr std::chrono::seconds k_grace{10};     // for requests and dispatches in progress
+constexpr std::chrono::seconds k_job_grace{5};  // for local jobs, after SIGTERM
 
 struct Options {
   bool local = false;
@@ -46,8 +46,8 @@ struct Options {
   std::vector<std::string> commands;
 };
 
-// SIGINT and SIGTERM are taken by one thread: the first asks for an orderly end, a second ends at once.
-// Made before any other thread, so that all inherit the blocked signals.
+// SIGINT and SIGTERM are taken by one thread: the first asks for an orderly end, a second ends at
+// once. Made before any other thread, so that all inherit the blocked signals.
 class StopSignal {
  public:
   StopSignal() {
@@ -82,8 +82,9 @@ tl::unexpected<base::Error> missing(std::string_view name, std::string remedy) {
 Result<void> check(const Settings& s, bool local) {
   if (s.allowlist.empty()) {
     if (!s.allowlist_url.empty())
-      return missing("allowlist", "this version reads the allowlist from a file: keep a checkout of "
-                                  "the repository that allowlist_url names, and give --allowlist FILE");
+      return missing("allowlist",
+                     "this version reads the allowlist from a file: keep a checkout of "
+                     "the repository that allowlist_url names, and give --allowlist FILE");
     return missing("allowlist", "give --allowlist FILE, or `allowlist` in the settings file");
   }
   if (local) return {};
@@ -92,8 +93,9 @@ Result<void> check(const Settings& s, bool local) {
                    "set GITHUB_APP_SECRET, or webhook_secret_file in the settings file");
   if (s.github_app_id.empty()) return missing("github_app_id", "set GITHUB_APP_ID");
   if (s.github_app_private_key.empty())
-    return missing("github_app_private_key",
-                   "set GITHUB_APP_PRIVATE_KEY, or github_app_private_key_file in the settings file");
+    return missing(
+        "github_app_private_key",
+        "set GITHUB_APP_PRIVATE_KEY, or github_app_private_key_file in the settings file");
   if (!s.local_commands.empty())
     return base::fail(Fault::invalid_input, "local_commands: are for `serve --local`",
                       "remove them, or add --local");
@@ -130,8 +132,8 @@ class App {
     }
     if (!local || issuers_given)
       for (const OidcIssuer& i : settings_.oidc_issuers) issuers.push_back(trusted(i));
-    auto verifier = github::OidcVerifier::create(settings_.oidc_audience, std::move(issuers),
-                                                 *client_, clock_);
+    auto verifier =
+        github::OidcVerifier::create(settings_.oidc_audience, std::move(issuers), *client_, clock_);
     if (!verifier)
       return base::fail(verifier.error().fault, "oidc_issuers: " + verifier.error().message,
                         verifier.error().remedy);
@@ -176,7 +178,8 @@ class App {
         .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
         .version = CROSSCHECK_VERSION};
-    relay_ = std::make_unique<relay::Relay>(store_, clock_, allowlist_, *target, std::move(options));
+    relay_ =
+        std::make_unique<relay::Relay>(store_, clock_, allowlist_, *target, std::move(options));
     hud_ = std::make_unique<hud::Hud>(
         store_, hud::HudOptions{.clock = clock_,
                                 .upstream_repo = settings_.upstream_repo,
@@ -196,9 +199,10 @@ class App {
     const bool page = request.method == "GET" || request.method == "HEAD";
     for (const std::string_view machine : {"/github/", "/api/", "/local/"})
       if (!page || request.path.starts_with(machine))
-        return relay::answer_json(404, {{"ok", false},
-                                        {"error", "not_found"},
-                                        {"detail", "no such address: " + base::to_utf8(request.path, 200)}});
+        return relay::answer_json(
+            404, {{"ok", false},
+                  {"error", "not_found"},
+                  {"detail", "no such address: " + base::to_utf8(request.path, 200)}});
     return hud_->not_found(request);
   }
 
@@ -213,7 +217,8 @@ class App {
     const auto buildkite = github::buildkite();
     auto kind = i.issuer == buildkite.issuer ? buildkite.kind : github::IssuerKind::github;
     if (!i.identity_claim.empty()) kind = github::IssuerKind::generic;
-    return {.issuer = i.issuer, .kind = kind, .identity_claim = i.identity_claim, .jwks_url = i.keys};
+    return {
+        .issuer = i.issuer, .kind = kind, .identity_claim = i.identity_claim, .jwks_url = i.keys};
   }
   Result<base::json::value> verify(std::string_view token) {
     auto verified = verifier_->verify(token);
@@ -329,7 +334,8 @@ const Registration k_registration{
     "serve", [](CLI::App& app, Globals& globals, Action& action) {
       auto* command = app.add_subcommand("serve", "Run the relay and the pages");
       command->footer(
-          "Settings come from a file, the environment and these options: `crosscheck settings show`.\n"
+          "Settings come from a file, the environment and these options: `crosscheck settings "
+          "show`.\n"
           "SIGINT or SIGTERM ends it after what is in progress; a second one at once.\n"
           "Example:\n"
           "  crosscheck serve --local --allowlist allowlist.yaml \\\n"
@@ -338,9 +344,11 @@ const Registration k_registration{
       command->add_flag("--local", options->local,
                         "Without GitHub: events start local commands, tokens are issued here");
       command->add_option("--listen", options->listen, "HOST:PORT; port 0 is any free one");
-      command->add_option("--allowlist", options->allowlist, "The backends and their levels (YAML)");
-      command->add_option("--command", options->commands,
-                          "owner/repo=COMMAND, run by /bin/sh for each event (with --local)")
+      command->add_option("--allowlist", options->allowlist,
+                          "The backends and their levels (YAML)");
+      command
+          ->add_option("--command", options->commands,
+                       "owner/repo=COMMAND, run by /bin/sh for each event (with --local)")
           ->expected(1)
           ->take_all()
           ->allow_extra_args(false);

@@ -36,9 +36,9 @@ using Show = std::string (*)(const Settings&);
 struct Definition {
   std::string_view name;
   std::string_view variable;  // empty: none
-  SetText text;  // nullptr: the file alone can say it
-  SetNode node;  // nullptr: text only
-  Show show;     // nullptr: as it was given
+  SetText text;               // nullptr: the file alone can say it
+  SetNode node;               // nullptr: text only
+  Show show;                  // nullptr: as it was given
 };
 
 using Text = Result<void, std::string>;
@@ -61,7 +61,8 @@ Text set_number(Settings& s, const std::string& text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < least || number > most)
-    return not_expected("a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return not_expected("a whole number from " + std::to_string(least) + " to " +
+                        std::to_string(most));
   s.*member = number;
   return {};
 }
@@ -305,8 +306,8 @@ using Origins = std::map<std::string_view, Given>;
 Result<void> apply_text(Settings& settings, Origins& origins, const Definition& definition,
                         const std::string& text, const std::string& origin) {
   if (auto set = definition.text(settings, text); !set)
-    return base::fail(Fault::invalid_input, origin + ": " + std::string{definition.name} +
-                                                ": expected " + set.error());
+    return base::fail(Fault::invalid_input,
+                      origin + ": " + std::string{definition.name} + ": expected " + set.error());
   origins[definition.name] = {origin, text};
   return {};
 }
@@ -333,8 +334,9 @@ Result<void> apply_file(Settings& settings, Origins& origins, const std::string&
       if (auto set = definition->node(settings, value, path); !set) return set;
       origins[definition->name] = {origin, {}};
     } else if (!value.is(Kind::text)) {
-      return base::yaml::fail_at(path, value, std::string{definition->name} + ": expected text, found " +
-                                                  std::string{to_string(value.kind)});
+      return base::yaml::fail_at(path, value,
+                                 std::string{definition->name} + ": expected text, found " +
+                                     std::string{to_string(value.kind)});
     } else if (auto set = apply_text(settings, origins, *definition, value.text, origin); !set) {
       return set;
     }
@@ -359,9 +361,10 @@ Result<LoadedSettings> load_settings(const std::string& file, const Environment&
   LoadedSettings loaded;
   Origins origins;
   std::error_code ignored;
-  const std::string path =
-      !file.empty() ? file
-                    : std::filesystem::exists(k_default_file, ignored) ? std::string{k_default_file} : "";
+  const std::string path = !file.empty() ? file
+                           : std::filesystem::exists(k_default_file, ignored)
+                               ? std::string{k_default_file}
+                               : "";
   if (!path.empty())
     if (auto done = apply_file(loaded.values, origins, path); !done)
       return tl::unexpected(done.error());

@@ -9,13 +9,13 @@
 
 #include "crosscheck/base/result.h"
 
-// The program's own settings: one YAML file, over it the environment (with the names of PyTorch's relay),
-// over it the command line. Everything is checked before anything starts.
+// The program's own settings: one YAML file, over it the environment (with the names of PyTorch's
+// relay), over it the command line. Everything is checked before anything starts.
 namespace crosscheck::cli {
 
 struct OidcIssuer {
-  std::string issuer;  // the token's `iss`
-  std::string keys;    // address of its key set
+  std::string issuer;               // the token's `iss`
+  std::string keys;                 // address of its key set
   std::string identity_claim = {};  // the claim that holds owner/repo; empty: as GitHub's tokens
 };
 
@@ -30,7 +30,7 @@ struct Settings {
   std::string ci_providers_url;
   std::string github_api_url = "https://api.github.com";
   std::string github_app_id;
-  std::string github_app_private_key;       // PEM
+  std::string github_app_private_key;        // PEM
   std::vector<std::string> webhook_secrets;  // any of them is accepted
   std::string oidc_audience = "pytorch-cross-repo-ci-relay";
   std::vector<OidcIssuer> oidc_issuers = {
@@ -69,8 +69,8 @@ struct Flag {
   std::string text;
 };
 
-// Reads `file` (empty: crosscheck.settings.yaml if it exists), the environment and the flags. The error
-// names the setting and its origin.
+// Reads `file` (empty: crosscheck.settings.yaml if it exists), the environment and the flags. The
+// error names the setting and its origin.
 [[nodiscard]] base::Result<LoadedSettings> load_settings(const std::string& file,
                                                          const Environment& environment,
                                                          const std::vector<Flag>& flags);

@@ -17,7 +17,8 @@ base::Result<base::ExitCode> show_settings(const Globals& globals) {
   if (globals.json) {
     boost::json::array list;
     for (const ShownSetting& s : loaded->shown)
-      list.push_back(boost::json::object{{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
+      list.push_back(
+          boost::json::object{{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
     std::printf("%s\n", boost::json::serialize(list).c_str());
     return base::ExitCode::ok;
   }
@@ -30,6 +31,7 @@ base::Result<base::ExitCode> show_settings(const Globals& globals) {
 const Registration k_registration{
     "settings", [](CLI::App& app, Globals& globals, Action& action) {
       auto* command = app.add_subcommand("settings", "The program's own settings");
+      command->footer("Example:\n  crosscheck settings show");
       command->require_subcommand(1);
       auto* show = command->add_subcommand(
           "show", "Print each setting with where it comes from; secrets are hidden");

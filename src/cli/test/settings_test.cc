@@ -46,9 +46,11 @@ class SettingsTest : public ::testing::Test {
 };
 
 TEST_F(SettingsTest, TheCommandLineGoesOverTheEnvironmentAndThatOverTheFile) {
-  const std::string path = file("upstream_repo: a/file\nrate_limit_per_min: 5\nlisten: 127.0.0.1:1\n");
-  const auto loaded = load_settings(path, {{"UPSTREAM_REPO", "a/environment"}, {"RATE_LIMIT_PER_MIN", "6"}},
-                                    {{"upstream_repo", "--upstream", "a/flag"}});
+  const std::string path =
+      file("upstream_repo: a/file\nrate_limit_per_min: 5\nlisten: 127.0.0.1:1\n");
+  const auto loaded =
+      load_settings(path, {{"UPSTREAM_REPO", "a/environment"}, {"RATE_LIMIT_PER_MIN", "6"}},
+                    {{"upstream_repo", "--upstream", "a/flag"}});
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_EQ(loaded->values.upstream_repo, "a/flag");
   EXPECT_EQ(loaded->values.rate_limit_per_min, 6);
@@ -61,20 +63,23 @@ TEST_F(SettingsTest, TheCommandLineGoesOverTheEnvironmentAndThatOverTheFile) {
 }
 
 TEST_F(SettingsTest, AWrongFileIsRefusedWithPlaceAndRemedy) {
-  EXPECT_THAT(error("upstream_rep: a/b\n"), AllOf(StartsWith("s.yaml:1:1: unknown setting 'upstream_rep'"),
-                                                  HasSubstr("did you mean 'upstream_repo'?")));
+  EXPECT_THAT(error("upstream_rep: a/b\n"),
+              AllOf(StartsWith("s.yaml:1:1: unknown setting 'upstream_rep'"),
+                    HasSubstr("did you mean 'upstream_repo'?")));
   EXPECT_THAT(error("rate_limit_per_min: 0\n"),
               HasSubstr("rate_limit_per_min: expected a whole number from 1"));
   EXPECT_THAT(error("rate_limit_per_min: 1e3\n"), HasSubstr("rate_limit_per_min"));
   EXPECT_THAT(error("listen: 8080\n"), HasSubstr("s.yaml:1:1: listen: expected HOST:PORT"));
-  EXPECT_THAT(error("listen: [a]\n"), StartsWith("s.yaml:1:9: listen: expected text, found a list"));
+  EXPECT_THAT(error("listen: [a]\n"),
+              StartsWith("s.yaml:1:9: listen: expected text, found a list"));
   EXPECT_THAT(error("listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n"), StartsWith("s.yaml:2:1: "));
   EXPECT_THAT(error("- a\n"), StartsWith("s.yaml:1:1: expected `setting: value`"));
   EXPECT_THAT(error("github_api_url: https://me:secret@api.example\n"),
               AllOf(HasSubstr("github_api_url"), Not(HasSubstr("secret"))));
   EXPECT_THAT(error("oidc_issuers: [{issuer: https://x.example}]\n"),
               HasSubstr("an issuer needs `issuer` and `keys`"));
-  EXPECT_THAT(error("oidc_issuers: [{issuer: x, keys: y}]\n"), HasSubstr("s.yaml:1:25: oidc_issuers"));
+  EXPECT_THAT(error("oidc_issuers: [{issuer: x, keys: y}]\n"),
+              HasSubstr("s.yaml:1:25: oidc_issuers"));
   EXPECT_THAT(error("local_commands: {nonsense: x}\n"), HasSubstr("owner/repo: command"));
   EXPECT_EQ(error(""), "none");
 }
@@ -87,14 +92,15 @@ TEST_F(SettingsTest, AMissingFileThatWasAskedForIsAnError) {
 
 TEST_F(SettingsTest, SecretsAreHidden) {
   const std::string pem = "-----BEGIN RSA PRIVATE KEY-----\\nhush\\n-----END RSA PRIVATE KEY-----";
-  const auto loaded =
-      load_settings(file(""), {{"GITHUB_APP_SECRET", "hush1"},
-                               {"GITHUB_APP_PRIVATE_KEY", pem},
-                               {"CROSSCHECK_DB", "postgresql://me:hush2@db.example/x"}},
-                    {});
+  const auto loaded = load_settings(file(""),
+                                    {{"GITHUB_APP_SECRET", "hush1"},
+                                     {"GITHUB_APP_PRIVATE_KEY", pem},
+                                     {"CROSSCHECK_DB", "postgresql://me:hush2@db.example/x"}},
+                                    {});
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_THAT(loaded->values.github_app_private_key, HasSubstr("KEY-----\nhush\n-----END"));
-  for (const ShownSetting& s : loaded->shown) EXPECT_THAT(s.value, Not(HasSubstr("hush"))) << s.name;
+  for (const ShownSetting& s : loaded->shown)
+    EXPECT_THAT(s.value, Not(HasSubstr("hush"))) << s.name;
   EXPECT_EQ(shown(*loaded, "webhook_secret").value, "(hidden)");
 }
 
@@ -109,14 +115,16 @@ TEST_F(SettingsTest, ASecretsFileHoldsOneSecretALine) {
 }
 
 TEST_F(SettingsTest, VariablesWithoutCounterpartAreNamed) {
-  const auto loaded = load_settings(file(""), {{"REDIS_LOGIN", "x"}, {"HOME", "/"}, {"HUD_API_URL", "y"}}, {});
+  const auto loaded =
+      load_settings(file(""), {{"REDIS_LOGIN", "x"}, {"HOME", "/"}, {"HUD_API_URL", "y"}}, {});
   ASSERT_TRUE(loaded);
   EXPECT_THAT(loaded->unused, ::testing::UnorderedElementsAre("REDIS_LOGIN", "HUD_API_URL"));
 }
 
 TEST_F(SettingsTest, CommandsAreByRepositoryWhateverTheCase) {
-  const auto loaded = load_settings(file("local_commands:\n  Org/One: make test\n  org/two: x=1 sh -c y\n"), {},
-                                    {{"local_commands", "--command", "org/ONE=a b=c"}});
+  const auto loaded =
+      load_settings(file("local_commands:\n  Org/One: make test\n  org/two: x=1 sh -c y\n"), {},
+                    {{"local_commands", "--command", "org/ONE=a b=c"}});
   ASSERT_TRUE(loaded) << loaded.error().message;
   ASSERT_EQ(loaded->values.local_commands.size(), 2U);
   EXPECT_EQ(loaded->values.local_commands[0].second, "a b=c");
@@ -129,18 +137,12 @@ TEST(ParseListen, Table) {
     std::string_view host;
     int port;  // -1: refused
   };
-  for (const auto& [text, host, port] : {Case{"127.0.0.1:8080", "127.0.0.1", 8080},
-                                         Case{"localhost:0", "localhost", 0},
-                                         Case{"[::1]:80", "::1", 80},
-                                         Case{"::1:80", "", -1},
-                                         Case{":80", "", -1},
-                                         Case{"[]:80", "", -1},
-                                         Case{"host", "", -1},
-                                         Case{"host:", "", -1},
-                                         Case{"host:65536", "", -1},
-                                         Case{"host:-1", "", -1},
-                                         Case{"host:80 ", "", -1},
-                                         Case{"", "", -1}}) {
+  for (const auto& [text, host, port] :
+       {Case{"127.0.0.1:8080", "127.0.0.1", 8080}, Case{"localhost:0", "localhost", 0},
+        Case{"[::1]:80", "::1", 80}, Case{"::1:80", "", -1}, Case{":80", "", -1},
+        Case{"[]:80", "", -1}, Case{"host", "", -1}, Case{"host:", "", -1},
+        Case{"host:65536", "", -1}, Case{"host:-1", "", -1}, Case{"host:80 ", "", -1},
+        Case{"", "", -1}}) {
     const auto address = parse_listen(text);
     ASSERT_EQ(address.has_value(), port >= 0) << text;
     if (!address) continue;

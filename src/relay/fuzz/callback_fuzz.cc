@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto body = crosscheck::relay::parse_callback(*value);
   if (!body) return 0;
   if (body->run_id.empty() || body->job_name.empty() || body->delivery_id.empty()) __builtin_trap();
-  for (const auto& text : {body->run_id, body->job_name, body->delivery_id, body->workflow, body->word})
+  for (const auto& text :
+       {body->run_id, body->job_name, body->delivery_id, body->workflow, body->word})
     if (text.find('\0') != std::string::npos || !base::is_utf8(text)) __builtin_trap();
   if (body->url && !crosscheck::relay::is_safe_url(*body->url)) __builtin_trap();
   return 0;

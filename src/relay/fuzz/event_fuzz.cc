@@ -14,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto upstream = base::RepoName::parse("a/b").value();
   static_cast<void>(crosscheck::relay::route(type, value->get_object(), upstream, "ciflow/crcr/"));
   const auto event = crosscheck::relay::read_event(type, *value);
-  if (event && event->pr_title && event->pr_title->find('\0') != std::string::npos) __builtin_trap();
+  if (event && event->pr_title && event->pr_title->find('\0') != std::string::npos)
+    __builtin_trap();
   return 0;
 }

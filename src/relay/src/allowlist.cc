@@ -91,8 +91,8 @@ class Parser {
                     "at most 64 characters, no spaces and no '/'");
       if (!repos.is(Kind::mapping))
         return fail(repos,
-                    "L3, device '" + name + "': expected a mapping of repository to on-calls, found " +
-                        describe(repos),
+                    "L3, device '" + name +
+                        "': expected a mapping of repository to on-calls, found " + describe(repos),
                     "write `owner/repo: [oncall, oncall]`");
       for (const auto& [key, value] : repos.entries)
         if (auto done = backend(Level::L3, name, key, &value); !done) return done;
@@ -101,8 +101,8 @@ class Parser {
   }
 
   Result<void> backend(Level level, std::string device, const Node& name, const Node* value) {
-    const std::string where = std::string{to_string(level)} +
-                              (device.empty() ? "" : ", device '" + device + "'") + ": ";
+    const std::string where =
+        std::string{to_string(level)} + (device.empty() ? "" : ", device '" + device + "'") + ": ";
     auto repo = base::RepoName::parse(trim(trim(name.text), "/"));
     if (!repo)
       return fail(name, where + "'" + name.text.substr(0, 160) + "' is not a repository",
@@ -110,13 +110,14 @@ class Parser {
     if (const Backend* first = list_.find(*repo))
       return fail(name,
                   where + "'" + repo->full_name() + "' stands in the list twice (first in line " +
-                      std::to_string(first->line) + ", " + std::string{to_string(first->level)} + ")",
+                      std::to_string(first->line) + ", " + std::string{to_string(first->level)} +
+                      ")",
                   "a repository has one level: remove one of the two");
     Backend entry{.repo = *repo, .level = level, .device = std::move(device), .line = name.line};
     if (value != nullptr) {
       const std::string of = where + "'" + repo->full_name() + "': ";
-      if (auto done = value->is(Kind::mapping) ? options(of, *value, entry)
-                                               : oncalls(of, *value, entry);
+      if (auto done =
+              value->is(Kind::mapping) ? options(of, *value, entry) : oncalls(of, *value, entry);
           !done)
         return done;
     }
@@ -147,7 +148,8 @@ class Parser {
                       "leave the key out to let everything pass");
         for (const std::string& pattern : *list)
           if (pattern == "!" || pattern.size() > 256)
-            return fail(value, of + key.text + ": '" + pattern.substr(0, 80) + "' is not a pattern");
+            return fail(value,
+                        of + key.text + ": '" + pattern.substr(0, 80) + "' is not a pattern");
         (key.text == "branches" ? entry.branches : entry.paths) = Patterns{std::move(*list)};
       }
     }
@@ -214,8 +216,8 @@ std::optional<Level> parse_level(std::string_view name) {
 }
 
 bool glob_match(std::string_view pattern, std::string_view name) {
-  // reach[i]: what was read of the pattern can stand for the first i characters of the name. Linear in each
-  // pattern character, whatever the stars.
+  // reach[i]: what was read of the pattern can stand for the first i characters of the name. Linear
+  // in each pattern character, whatever the stars.
   std::vector<bool> reach(name.size() + 1, false);
   reach[0] = true;
   for (std::size_t p = 0; p < pattern.size(); ++p) {

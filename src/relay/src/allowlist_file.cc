@@ -19,7 +19,7 @@ using base::Result;
 namespace log = base::log;
 
 Result<std::string> stamp_of(const std::filesystem::path& path) {
-  struct stat s {};
+  struct stat s{};
   if (::stat(path.c_str(), &s) != 0)
     return base::fail(base::Fault::invalid_input,
                       path.string() + ": the allowlist cannot be read: " + std::strerror(errno));

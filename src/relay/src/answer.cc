@@ -10,19 +10,28 @@ int http_status(base::Fault fault) {
   using enum base::Fault;
   switch (fault) {
     case usage:
-    case invalid_input: return 400;
-    case unauthorized: return 401;
-    case forbidden: return 403;
-    case not_found: return 404;
-    case conflict: return 409;
-    case too_large: return 413;
-    case rate_limited: return 429;
+    case invalid_input:
+      return 400;
+    case unauthorized:
+      return 401;
+    case forbidden:
+      return 403;
+    case not_found:
+      return 404;
+    case conflict:
+      return 409;
+    case too_large:
+      return 413;
+    case rate_limited:
+      return 429;
     case busy:
     case read_only:
     case full:
     case unavailable:
-    case environment: return 503;
-    case internal: return 500;
+    case environment:
+      return 503;
+    case internal:
+      return 500;
   }
   return 500;
 }
@@ -40,9 +49,8 @@ net::Response refuse(const base::Error& error, std::string_view event) {
     base::log::info(event, {{"status", status}, {"reason", error.message}});
     return answer_json(status, body);
   }
-  base::log::error(event, {{"status", status},
-                           {"fault", to_string(error.fault)},
-                           {"error", error.message}});
+  base::log::error(
+      event, {{"status", status}, {"fault", to_string(error.fault)}, {"error", error.message}});
   body["detail"] = "the relay cannot do this at the moment; nothing was changed";
   body["remedy"] = "try again";
   auto response = answer_json(status, body);

@@ -40,7 +40,8 @@ Result<std::int64_t> positive(std::string_view field, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < 1 ||
       number > k_max_attempt)
-    return wrong_field(field, "expected a whole number from 1, found '" + base::to_utf8(text, 40) + "'");
+    return wrong_field(field,
+                       "expected a whole number from 1, found '" + base::to_utf8(text, 40) + "'");
   return number;
 }
 
@@ -50,13 +51,13 @@ std::optional<std::int64_t> count_of(const json::value& body, std::string_view p
   if (!id || !*id) return std::nullopt;
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars((*id)->data(), (*id)->data() + (*id)->size(), number);
-  if (error != std::errc{} || end != (*id)->data() + (*id)->size() || number < 0) return std::nullopt;
+  if (error != std::errc{} || end != (*id)->data() + (*id)->size() || number < 0)
+    return std::nullopt;
   return number;
 }
 
 bool is_sha256(std::string_view text) {
-  return text.size() == 64 &&
-         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 // The verdict that newer actions add. Kept when every member it has is of its type.
@@ -156,28 +157,54 @@ Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const Callback
                            " is on record",
                        "send back client_payload.delivery_id as it came");
   const auto& row = rows->front();
-  return Origin{row.integer(0), row.text(1), row.optional_text(2), row.optional_integer(3),
-                row.time(4), true};
+  return Origin{row.integer(0),          row.text(1), row.optional_text(2),
+                row.optional_integer(3), row.time(4), true};
 }
 
 Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& reporter,
                                 const Origin& origin, const CallbackBody& body, const Job& job,
                                 Time now) {
   return tx.execute(
-      "INSERT INTO jobs (delivery, delivery_id, event_type, repo_key, repo, level, device, head_sha, "
+      "INSERT INTO jobs (delivery, delivery_id, event_type, repo_key, repo, level, device, "
+      "head_sha, "
       "pr_number, run_id, run_attempt, job_name, state, conclusion, concluded_by, completed_first, "
       "first_seen_at, started_at, completed_at, queue_us, execution_us, word_workflow, word_url, "
       "word_check_run_id, word_body, word_passed, word_failed, word_skipped, word_combination, "
       "results_digest, commit_verified) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
-      "$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) "
+      "$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, "
+      "$31) "
       "ON CONFLICT (delivery_id, repo_key, run_id, run_attempt, job_name) DO NOTHING",
-      {origin.delivery, key.delivery_id, origin.event_type, key.repo_key, reporter.repo.full_name(),
-       to_string(reporter.level), reporter.device.empty() ? std::nullopt : std::optional{reporter.device},
-       origin.head_sha, origin.pr_number, key.run_id, key.run_attempt, key.job_name,
-       to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_first, now,
-       job.started_at, job.completed_at, micros(job.queue), micros(job.execution), body.workflow,
-       body.url, body.check_run_id, body.word, body.passed, body.failed, body.skipped,
-       body.combination, body.results_digest, origin.verified});
+      {origin.delivery,
+       key.delivery_id,
+       origin.event_type,
+       key.repo_key,
+       reporter.repo.full_name(),
+       to_string(reporter.level),
+       reporter.device.empty() ? std::nullopt : std::optional{reporter.device},
+       origin.head_sha,
+       origin.pr_number,
+       key.run_id,
+       key.run_attempt,
+       key.job_name,
+       to_string(job.state),
+       job.conclusion,
+       by_name(job.concluded_by),
+       job.completed_first,
+       now,
+       job.started_at,
+       job.completed_at,
+       micros(job.queue),
+       micros(job.execution),
+       body.workflow,
+       body.url,
+       body.check_run_id,
+       body.word,
+       body.passed,
+       body.failed,
+       body.skipped,
+       body.combination,
+       body.results_digest,
+       origin.verified});
 }
 
 // Changes nothing (0 rows) when the job is no longer as `was`.
@@ -283,7 +310,8 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 
   const auto check_run = base::optional_id(value, "workflow.check_run_id");
   if (!check_run) return tl::unexpected(check_run.error());
-  if (*check_run && !(*check_run)->empty()) body.check_run_id = base::to_utf8(**check_run, k_id_limit);
+  if (*check_run && !(*check_run)->empty())
+    body.check_run_id = base::to_utf8(**check_run, k_id_limit);
 
   // From here on advisory: dropped when malformed.
   if (const auto* url = base::find(value, "workflow.url");
@@ -303,11 +331,14 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 
   if (body.is_periodic()) {
     if (body.status != JobState::completed)
-      return wrong_field("workflow.status", "a " + body.event_type + " report is sent once, completed");
-    const bool hex = body.delivery_id.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+      return wrong_field("workflow.status",
+                         "a " + body.event_type + " report is sent once, completed");
+    const bool hex =
+        body.delivery_id.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
     if (!hex || body.delivery_id.size() != 40)
-      return wrong_field("delivery_id", "of a " + body.event_type +
-                                            " report must be the tested upstream commit (40 hex digits)");
+      return wrong_field(
+          "delivery_id",
+          "of a " + body.event_type + " report must be the tested upstream commit (40 hex digits)");
     body.delivery_id = base::to_lower_ascii(body.delivery_id);
     if (body.head_sha && base::to_lower_ascii(*body.head_sha) != body.delivery_id)
       return wrong_field("payload.head_sha", "is not delivery_id");
@@ -319,17 +350,18 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
                                const CallbackBody& body, std::int64_t run_attempt, Time now) {
   const Key key{body.delivery_id, reporter.repo.key(), body.run_id, run_attempt, body.job_name};
-  const Report report{body.status == JobState::completed ? ReportKind::finished : ReportKind::started,
-                      body.conclusion};
+  const Report report{
+      body.status == JobState::completed ? ReportKind::finished : ReportKind::started,
+      body.conclusion};
   return store.write_value([&](store::Tx& tx) -> Result<Recorded> {
     const auto origin = origin_of(tx, reporter, body);
     if (!origin) return tl::unexpected(origin.error());
-    // A lost race is read again; every loser has moved the job on, and a job moves three times at most.
+    // A lost race is read again; every loser has moved the job on, and a job moves three times at
+    // most.
     for (int tries = 0; tries < 4; ++tries) {
       const auto found = find_job(tx, key);
       if (!found) return tl::unexpected(found.error());
-      const std::optional<Job> was =
-          *found ? std::optional{(*found)->second} : std::nullopt;
+      const std::optional<Job> was = *found ? std::optional{(*found)->second} : std::nullopt;
       const auto next =
           advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
       if (!next)
@@ -370,10 +402,10 @@ tl::expected<Reporter, net::Response> admit(const base::RepoName& repo, const Al
     return tl::unexpected(ignored("results are kept from level L2 on"));
   if (const auto wait = limiter.admit(repo.key(), now)) {
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(*wait).count();
-    auto response = refuse({Fault::rate_limited,
-                            "too many calls from " + repo.full_name() + " in the last minute",
-                            "try again in " + std::to_string(seconds) + " s"},
-                           "callback.refused");
+    auto response = refuse(
+        {Fault::rate_limited, "too many calls from " + repo.full_name() + " in the last minute",
+         "try again in " + std::to_string(seconds) + " s"},
+        "callback.refused");
     response.headers.set("Retry-After", std::to_string(seconds));
     return tl::unexpected(std::move(response));
   }
@@ -404,13 +436,15 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   if (body->is_periodic() && !backend.nightly)
     return ignored("the repository is not listed for nightly");
   if (identity->run_id && *identity->run_id != body->run_id)
-    return refuse({Fault::forbidden, "field workflow.run_id: the token is of another run"}, refused);
+    return refuse({Fault::forbidden, "field workflow.run_id: the token is of another run"},
+                  refused);
   std::int64_t attempt = body->run_attempt.value_or(1);
   if (identity->run_attempt) {
     const auto claimed = positive("run_attempt", *identity->run_attempt);
     if (!claimed || (body->run_attempt && *body->run_attempt != *claimed))
-      return refuse({Fault::forbidden, "field workflow.run_attempt: the token is of another attempt"},
-                    refused);
+      return refuse(
+          {Fault::forbidden, "field workflow.run_attempt: the token is of another attempt"},
+          refused);
     attempt = *claimed;
   }
 
@@ -422,9 +456,8 @@ net::Response CallbackHandler::handle(const net::Request& request) {
                          {"job", body->job_name},
                          {"status", to_string(body->status)},
                          {"effect", to_string(recorded->effect)}});
-  json::object answer{{"ok", true},
-                      {"status", to_string(body->status)},
-                      {"effect", to_string(recorded->effect)}};
+  json::object answer{
+      {"ok", true}, {"status", to_string(body->status)}, {"effect", to_string(recorded->effect)}};
   if (recorded->effect == Effect::duplicate) answer["duplicate"] = true;
   if (recorded->effect == Effect::replaced) answer["replaced"] = "timed_out";
   if (recorded->job.completed_first) answer["completed_first"] = true;

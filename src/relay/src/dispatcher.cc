@@ -49,8 +49,8 @@ bool is_dead_here(std::string_view owner, std::string_view mine) {
   const auto last = owner.rfind(':');
   if (first == std::string_view::npos || first == last) return false;
   if (owner.substr(0, first) != mine.substr(0, mine.find(':')) || owner == mine) return false;
-  const long pid = std::strtol(std::string{owner.substr(first + 1, last - first - 1)}.c_str(),
-                               nullptr, 10);
+  const long pid =
+      std::strtol(std::string{owner.substr(first + 1, last - first - 1)}.c_str(), nullptr, 10);
   if (pid <= 0) return false;
   return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
@@ -78,8 +78,8 @@ Result<void> for_each_list(const std::vector<std::int64_t>& ids, const store::Pa
   return {};
 }
 
-// What the dispatches of a delivery have in common; the latest are kept, for a delivery's dispatches
-// are claimed a few at a time. Used by one thread.
+// What the dispatches of a delivery have in common; the latest are kept, for a delivery's
+// dispatches are claimed a few at a time. Used by one thread.
 class Deliveries {
  public:
   // The one to `repo`, but for what only its own row says.
@@ -95,7 +95,9 @@ class Deliveries {
     if (rows->empty())
       return base::fail(base::Fault::internal, "delivery " + std::to_string(id) + " has no record");
     const auto& row = rows->front();
-    Dispatch common{.repo = repo, .event_type = row.text(1), .delivery_id = row.text(0),
+    Dispatch common{.repo = repo,
+                    .event_type = row.text(1),
+                    .delivery_id = row.text(0),
                     .pr_number = row.optional_integer(2)};
     if (row.is_null(3)) return common;
     common.body = std::make_shared<const std::string>(store::as_text(row.bytes(3)));
@@ -191,10 +193,12 @@ Result<void> Dispatcher::State::record(store::Tx& tx, const std::vector<Complete
       return tl::unexpected(done.error());
   }
   return for_each_list(sent, {now, owner}, [&](const std::string& ids, const auto& parameters) {
-    return tx.execute("UPDATE dispatches SET state = 'sent', not_before = $1, last_error = NULL, "
-                      "sent_at = $1, lease_owner = NULL, lease_until = NULL "
-                      "WHERE lease_owner = $2 AND state = 'sending' AND id IN (" + ids + ")",
-                      parameters);
+    return tx.execute(
+        "UPDATE dispatches SET state = 'sent', not_before = $1, last_error = NULL, "
+        "sent_at = $1, lease_owner = NULL, lease_until = NULL "
+        "WHERE lease_owner = $2 AND state = 'sending' AND id IN (" +
+            ids + ")",
+        parameters);
   });
 }
 
@@ -217,8 +221,8 @@ Result<void> Dispatcher::State::free_the_dead(store::Tx& tx, Time now) {
 // Puts back what was claimed under a lease that has ended: it may have gone through.
 Result<void> Dispatcher::State::take_over(store::Tx& tx, Time now,
                                           const std::map<std::int64_t, std::string>& in_flight) {
-  auto ended = tx.query("SELECT id FROM dispatches WHERE state = 'sending' AND lease_until <= $1",
-                        {now});
+  auto ended =
+      tx.query("SELECT id FROM dispatches WHERE state = 'sending' AND lease_until <= $1", {now});
   if (!ended) return tl::unexpected(ended.error());
   for (const auto& row : *ended) {
     // Its answer is on the way here although the lease has ended.
@@ -226,7 +230,8 @@ Result<void> Dispatcher::State::take_over(store::Tx& tx, Time now,
     auto freed = tx.execute(
         "UPDATE dispatches SET uncertain = 1, lease_owner = NULL, lease_until = NULL, "
         "not_before = $1, state = CASE WHEN " +
-            std::string{k_superseded} + " THEN 'withdrawn' ELSE 'pending' END "
+            std::string{k_superseded} +
+            " THEN 'withdrawn' ELSE 'pending' END "
             "WHERE id = $2 AND state = 'sending' AND lease_until <= $1",
         {now, row.integer(0)});
     if (!freed) return tl::unexpected(freed.error());
@@ -250,14 +255,15 @@ Result<std::vector<std::int64_t>> Dispatcher::State::choose(
     for (const auto& [repo, used] : places) {
       if (used < options.per_repository) continue;
       parameters.emplace_back(repo);
-      others += (others.empty() ? " AND repo_key NOT IN ($" : ", $") +
-                std::to_string(parameters.size());
+      others +=
+          (others.empty() ? " AND repo_key NOT IN ($" : ", $") + std::to_string(parameters.size());
     }
     if (!others.empty()) others += ")";
-    auto due = tx.query("SELECT id, repo_key FROM dispatches WHERE state = 'pending' AND "
-                        "not_before <= $1" + others + " ORDER BY not_before, id LIMIT " +
-                            std::to_string(k_page),
-                        parameters);
+    auto due = tx.query(
+        "SELECT id, repo_key FROM dispatches WHERE state = 'pending' AND "
+        "not_before <= $1" +
+            others + " ORDER BY not_before, id LIMIT " + std::to_string(k_page),
+        parameters);
     if (!due) return tl::unexpected(due.error());
     bool is_full = false;  // a repository's last place was taken
     for (const auto& row : *due) {
@@ -288,8 +294,8 @@ Result<std::vector<Dispatcher::State::Claimed>> Dispatcher::State::claim(
         auto rows = tx.query(
             "UPDATE dispatches SET state = 'sending', lease_owner = $2, lease_until = $3, "
             "attempts = attempts + 1, first_attempt_at = COALESCE(first_attempt_at, $1) "
-            "WHERE state = 'pending' AND not_before <= $1 AND id IN (" + ids +
-                ") RETURNING id, delivery, repo, attempts, uncertain, created_at",
+            "WHERE state = 'pending' AND not_before <= $1 AND id IN (" +
+                ids + ") RETURNING id, delivery, repo, attempts, uncertain, created_at",
             parameters);
         if (!rows) return tl::unexpected(rows.error());
         for (const auto& row : *rows) {
@@ -453,8 +459,7 @@ void Dispatcher::stop(Duration grace) {
   {
     std::unique_lock lock{s.mutex};
     s.stopping = true;
-    if (s.loop.joinable())
-      s.wake.wait_for(lock, grace, [&] { return s.flying.empty(); });
+    if (s.loop.joinable()) s.wake.wait_for(lock, grace, [&] { return s.flying.empty(); });
     s.stopped = true;
     s.health.running = false;
     s.wake.notify_all();

@@ -35,7 +35,8 @@ bool is_zero_sha(std::string_view sha) {
 std::optional<std::vector<std::string>> changed_files(const json::value& body) {
   const auto* list = base::find(body, "commits");
   const auto* commits = list == nullptr ? nullptr : list->if_array();
-  if (commits == nullptr || commits->empty() || commits->size() >= k_max_commits) return std::nullopt;
+  if (commits == nullptr || commits->empty() || commits->size() >= k_max_commits)
+    return std::nullopt;
   std::vector<std::string> files;
   for (const json::value& commit : *commits) {
     for (const std::string_view kind : {"added", "modified", "removed"}) {
@@ -56,7 +57,8 @@ std::optional<std::int64_t> pr_of_tag(std::string_view tag) {
   const std::string_view digits = tag.substr(slash + 1);
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc{} || end != digits.data() + digits.size() || number < 1) return std::nullopt;
+  if (error != std::errc{} || end != digits.data() + digits.size() || number < 1)
+    return std::nullopt;
   return number;
 }
 
@@ -88,9 +90,9 @@ Result<UpstreamEvent> read_pull_request(const json::value& body) {
 Result<UpstreamEvent> read_push(const json::value& body) {
   UpstreamEvent event;
   event.type = "push";
-  for (const auto& [path, into] : {std::pair{"ref", &event.git_ref},
-                                   std::pair{"after", &event.head_sha},
-                                   std::pair{"before", &event.base_sha}}) {
+  for (const auto& [path, into] :
+       {std::pair{"ref", &event.git_ref}, std::pair{"after", &event.head_sha},
+        std::pair{"before", &event.base_sha}}) {
     auto text = base::require_string(body, path);
     if (!text) return tl::unexpected(text.error());
     *into = base::to_utf8(*text, k_text_limit);
@@ -122,7 +124,8 @@ Routed route(std::string_view type, const json::object& body, const base::RepoNa
   using Route = Routed::Route;
   const auto* repository = body.if_contains("repository");
   const auto* object = repository == nullptr ? nullptr : repository->if_object();
-  const std::string_view from = object == nullptr ? std::string_view{} : text_at(*object, "full_name");
+  const std::string_view from =
+      object == nullptr ? std::string_view{} : text_at(*object, "full_name");
   if (base::to_lower_ascii(from) != upstream.key())
     return {Route::ignore, "not from " + upstream.full_name()};
   const std::string_view action = text_at(body, "action");
@@ -134,7 +137,8 @@ Routed route(std::string_view type, const json::object& body, const base::RepoNa
     return {Route::dispatch, {}};
   }
   if (type == "pull_request") {
-    constexpr std::array<std::string_view, 4> forwarded{"opened", "reopened", "synchronize", "closed"};
+    constexpr std::array<std::string_view, 4> forwarded{"opened", "reopened", "synchronize",
+                                                        "closed"};
     if (std::ranges::find(forwarded, action) != forwarded.end()) return {Route::dispatch, {}};
     if (action == "labeled") {
       const auto* label = body.if_contains("label");

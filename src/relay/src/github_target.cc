@@ -9,20 +9,26 @@ namespace {
 Answer::Kind kind_of(github::DispatchAnswer::Kind kind) {
   using Theirs = github::DispatchAnswer::Kind;
   switch (kind) {
-    case Theirs::sent: return Answer::Kind::sent;
-    case Theirs::rejected: return Answer::Kind::rejected;
-    case Theirs::retry_later: return Answer::Kind::retry_later;
-    case Theirs::uncertain: return Answer::Kind::uncertain;
+    case Theirs::sent:
+      return Answer::Kind::sent;
+    case Theirs::rejected:
+      return Answer::Kind::rejected;
+    case Theirs::retry_later:
+      return Answer::Kind::retry_later;
+    case Theirs::uncertain:
+      return Answer::Kind::uncertain;
   }
   return Answer::Kind::uncertain;
 }
 
 }  // namespace
 
-base::Result<std::shared_ptr<const std::string>> GithubTarget::payload_of(const Dispatch& dispatch) {
+base::Result<std::shared_ptr<const std::string>> GithubTarget::payload_of(
+    const Dispatch& dispatch) {
   const std::lock_guard lock{mutex_};
   if (body_ == dispatch.body) return payload_;
-  auto made = github::make_client_payload(dispatch.event_type, dispatch.delivery_id, *dispatch.body);
+  auto made =
+      github::make_client_payload(dispatch.event_type, dispatch.delivery_id, *dispatch.body);
   if (!made) return tl::unexpected(made.error());
   if (made->truncated)
     base::log::info("dispatch.truncated", {{"delivery", dispatch.delivery_id},

@@ -14,8 +14,8 @@ Result<Identity> identity_of(const base::json::value& claims) {
   if (!repo)
     return base::fail(Fault::unauthorized, "the token's claim 'repository' is not owner/repo");
   Identity identity{std::move(*repo), std::nullopt, std::nullopt};
-  for (const auto& [name, into] : {std::pair{"run_id", &identity.run_id},
-                                   std::pair{"run_attempt", &identity.run_attempt}}) {
+  for (const auto& [name, into] :
+       {std::pair{"run_id", &identity.run_id}, std::pair{"run_attempt", &identity.run_attempt}}) {
     auto claim = base::optional_id(claims, name);
     if (!claim)
       return base::fail(Fault::unauthorized,

@@ -21,7 +21,8 @@ namespace log = base::log;
 Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base::Time now) {
   auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
   if (!rows) return tl::unexpected(rows.error());
-  if (rows->empty()) return base::fail(Fault::busy, "the delivery is being stored by another relay");
+  if (rows->empty())
+    return base::fail(Fault::busy, "the delivery is being stored by another relay");
   const std::int64_t id = rows->front().integer(0);
   auto armed = tx.execute(
       "UPDATE dispatches SET state = 'pending', uncertain = 0, not_before = $1, created_at = $1 "
@@ -49,7 +50,8 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
   return store.write_value([&](store::Tx& tx) -> Result<Accepted> {
     auto inserted = tx.query(
         "INSERT INTO deliveries (delivery_id, event_type, action, pr_number, pr_title, head_sha, "
-        "head_ref, base_sha, base_ref, git_ref, sender, labels, body, received_at) VALUES ($1, $2, $3, "
+        "head_ref, base_sha, base_ref, git_ref, sender, labels, body, received_at) VALUES ($1, $2, "
+        "$3, "
         "$4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (delivery_id) DO NOTHING "
         "RETURNING id",
         {delivery_id, event.type, event.action.empty() ? std::nullopt : std::optional{event.action},
@@ -106,15 +108,19 @@ net::Response IntakeHandler::handle(const net::Request& request) {
 
   const Routed routed = route(type, body->get_object(), options_.upstream, options_.label_prefix);
   switch (routed.route) {
-    case Routed::Route::ignore: return ignored(routed.reason);
-    case Routed::Route::label: return ignored("no check runs are kept yet that a label would show");
-    case Routed::Route::rerun: return ignored("no check runs are kept yet that could run again");
-    case Routed::Route::dispatch: break;
+    case Routed::Route::ignore:
+      return ignored(routed.reason);
+    case Routed::Route::label:
+      return ignored("no check runs are kept yet that a label would show");
+    case Routed::Route::rerun:
+      return ignored("no check runs are kept yet that could run again");
+    case Routed::Route::dispatch:
+      break;
   }
   const auto event = read_event(type, *body);
   if (!event) return refuse(event.error(), refused);
-  const auto accepted = accept(store_, *allowlist_.current(), delivery_id, *event, request.body,
-                               clock_.now());
+  const auto accepted =
+      accept(store_, *allowlist_.current(), delivery_id, *event, request.body, clock_.now());
   if (!accepted) return refuse(accepted.error(), refused);
   log::info("webhook", {{"delivery", delivery_id},
                         {"event", type},

@@ -38,18 +38,24 @@ std::string_view to_string(ConcludedBy by) {
 
 std::string_view to_string(Effect effect) {
   switch (effect) {
-    case Effect::advanced: return "advanced";
-    case Effect::duplicate: return "duplicate";
-    case Effect::late: return "late";
-    case Effect::replaced: return "replaced";
+    case Effect::advanced:
+      return "advanced";
+    case Effect::duplicate:
+      return "duplicate";
+    case Effect::late:
+      return "late";
+    case Effect::replaced:
+      return "replaced";
   }
   return "";
 }
 
 std::string_view to_string(Refusal refusal) {
   switch (refusal) {
-    case Refusal::contradicts_earlier_report: return "contradicts_earlier_report";
-    case Refusal::nothing_to_expire: return "nothing_to_expire";
+    case Refusal::contradicts_earlier_report:
+      return "contradicts_earlier_report";
+    case Refusal::nothing_to_expire:
+      return "nothing_to_expire";
   }
   return "";
 }
@@ -67,12 +73,14 @@ base::Result<Transition, Refusal> advance(const std::optional<Job>& job, const R
         first.completed_first = true;
         return Transition{complete(first, report.conclusion, ConcludedBy::downstream, now),
                           Effect::advanced};
-      case ReportKind::expired: return tl::unexpected(Refusal::nothing_to_expire);
+      case ReportKind::expired:
+        return tl::unexpected(Refusal::nothing_to_expire);
     }
   }
   if (job->state == JobState::in_progress) {
     switch (report.kind) {
-      case ReportKind::started: return Transition{*job, Effect::duplicate};
+      case ReportKind::started:
+        return Transition{*job, Effect::duplicate};
       case ReportKind::finished:
         return Transition{complete(*job, report.conclusion, ConcludedBy::downstream, now),
                           Effect::advanced};
@@ -81,9 +89,12 @@ base::Result<Transition, Refusal> advance(const std::optional<Job>& job, const R
     }
   }
   switch (report.kind) {
-    case ReportKind::started: return Transition{*job, Effect::late};
-    case ReportKind::expired: return Transition{*job, Effect::late};
-    case ReportKind::finished: break;
+    case ReportKind::started:
+      return Transition{*job, Effect::late};
+    case ReportKind::expired:
+      return Transition{*job, Effect::late};
+    case ReportKind::finished:
+      break;
   }
   if (job->concluded_by == ConcludedBy::relay)
     return Transition{complete(*job, report.conclusion, ConcludedBy::downstream, now),

@@ -66,10 +66,9 @@ json::value LocalIssuer::jwks() const {
 }
 
 std::string LocalIssuer::request_token(const Dispatch& dispatch, std::string_view run_id) const {
-  const std::string claims =
-      json::serialize(json::object{{"repository", dispatch.repo.full_name()},
-                                   {"delivery_id", dispatch.delivery_id},
-                                   {"run_id", run_id}});
+  const std::string claims = json::serialize(json::object{{"repository", dispatch.repo.full_name()},
+                                                          {"delivery_id", dispatch.delivery_id},
+                                                          {"run_id", run_id}});
   return base::base64url_encode(claims) + "." +
          base::base64url_encode(base::hmac_sha256(secret_, claims));
 }
@@ -79,8 +78,8 @@ std::optional<net::Response> LocalIssuer::handle(const net::Request& request) co
   const std::string_view name = std::string_view{request.path}.substr(k_prefix.size());
   if (name != "token" && name != ".well-known/jwks") return std::nullopt;
   if (request.method != "GET" && request.method != "HEAD") {
-    auto response = answer_json(
-        405, {{"ok", false}, {"error", "method_not_allowed"}, {"detail", "use GET"}});
+    auto response =
+        answer_json(405, {{"ok", false}, {"error", "method_not_allowed"}, {"detail", "use GET"}});
     response.headers.set("Allow", "GET");
     return response;
   }
@@ -108,7 +107,8 @@ net::Response LocalIssuer::token(const net::Request& request) const {
       !base::equal_constant_time(*mac, base::hmac_sha256(secret_, *claims_text)))
     return wrong();
   const auto claims = base::parse_json(*claims_text, "request token");
-  const auto repository = claims ? base::require_string(*claims, "repository") : Result<std::string>{};
+  const auto repository =
+      claims ? base::require_string(*claims, "repository") : Result<std::string>{};
   const auto run_id = claims ? base::require_string(*claims, "run_id") : Result<std::string>{};
   if (!claims || !repository || !run_id) return wrong();
   const std::int64_t now =

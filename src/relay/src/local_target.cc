@@ -88,7 +88,8 @@ std::optional<net::Response> LocalTarget::handle(const net::Request& request) co
   const auto log_path = options_.jobs_dir / (std::to_string(run_id / 1000) + ".log");
   const auto text = base::read_file(log_path, k_shown_log);
   if (!text && text.error().fault == base::Fault::too_large)
-    return net::Response::text(200, "The output is too long to be shown here: " + log_path.string());
+    return net::Response::text(200,
+                               "The output is too long to be shown here: " + log_path.string());
   if (!text) return std::nullopt;
   return net::Response::text(200, base::to_utf8(*text));
 }
@@ -208,12 +209,12 @@ void LocalTarget::run() {
   for (const auto& job : running_) job->process.signal(SIGTERM);
   const auto deadline = std::chrono::steady_clock::now() + grace_;
   for (const auto& job : running_) {
-    const auto left = std::chrono::duration_cast<base::Duration>(deadline -
-                                                                 std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<base::Duration>(deadline - std::chrono::steady_clock::now());
     const auto status = job->process.stop(std::max(left, base::Duration{0}));
-    log::warning("local_job.stopped", {{"delivery", job->delivery_id},
-                                       {"repo", job->repo},
-                                       {"status", base::to_string(status)}});
+    log::warning(
+        "local_job.stopped",
+        {{"delivery", job->delivery_id}, {"repo", job->repo}, {"status", base::to_string(status)}});
   }
   running_.clear();
   const std::lock_guard lock{mutex_};

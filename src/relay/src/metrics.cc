@@ -21,8 +21,7 @@ struct Outbox {
 Result<Outbox> read_outbox(store::Store& store) {
   return store.read_value([](store::Tx& tx) -> Result<Outbox> {
     Outbox outbox;
-    auto rows = tx.query(
-        "SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
+    auto rows = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
     if (!rows) return tl::unexpected(rows.error());
     for (const auto& row : *rows) {
       outbox.by_state[row.text(0)] = row.integer(1);
@@ -71,9 +70,10 @@ Result<std::string> Metrics::text(store::Store& store, base::Time now,
   for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
     add("crosscheck_dispatches{{state=\"{}\"}} {}\n", to_string(state), count_of(state));
   const std::int64_t size = count_of(pending) + count_of(sending);
-  const double age = outbox->oldest_unsent
-                         ? std::max(0.0, std::chrono::duration<double>(now - *outbox->oldest_unsent).count())
-                         : 0.0;
+  const double age =
+      outbox->oldest_unsent
+          ? std::max(0.0, std::chrono::duration<double>(now - *outbox->oldest_unsent).count())
+          : 0.0;
   add("# HELP crosscheck_outbox_size Dispatches not sent yet.\n"
       "# TYPE crosscheck_outbox_size gauge\ncrosscheck_outbox_size {}\n",
       size);

@@ -48,8 +48,7 @@ struct Listing : std::enable_shared_from_this<Listing> {
         if (auto file = base::optional_string(entry, name); file && *file)
           files.push_back(std::move(**file));
     }
-    if (list->size() < k_page)
-      return done(std::make_shared<const ChangedFiles>(std::move(files)));
+    if (list->size() < k_page) return done(std::make_shared<const ChangedFiles>(std::move(files)));
     if (page >= k_last_page)
       return done(base::fail(Fault::too_large, "changed files: more than GitHub lists"));
     ask(page + 1);
@@ -62,7 +61,8 @@ ListChangedFiles list_changed_files(net::Client& client, std::string api_url,
                                     base::RepoName upstream) {
   return [&client, prefix = api_url + "/repos/" + upstream.full_name() + "/pulls/"](
              std::int64_t pr_number, GotChangedFiles done) {
-    std::make_shared<Listing>(client, prefix + std::to_string(pr_number) + "/files", std::move(done))
+    std::make_shared<Listing>(client, prefix + std::to_string(pr_number) + "/files",
+                              std::move(done))
         ->ask(1);
   };
 }
@@ -90,27 +90,28 @@ void PathFilter::send(Dispatch dispatch, std::function<void(Answer)> done) {
   }
   if (known) return decide(std::move(dispatch), *known, std::move(done));
   const std::int64_t pr = *dispatch.pr_number;
-  list_(pr, [&inner = inner_, cache = cache_, decide, dispatch = std::move(dispatch),
-             done = std::move(done)](base::Result<std::shared_ptr<const ChangedFiles>> files) mutable {
-    if (!files) {
-      base::log::warning("dispatch.unfiltered", {{"delivery", dispatch.delivery_id},
-                                                 {"repo", dispatch.repo.full_name()},
-                                                 {"reason", files.error().message}});
-      inner.send(std::move(dispatch), std::move(done));
-      return;
-    }
-    {
-      const std::lock_guard lock{cache->mutex};
-      if (cache->files.emplace(dispatch.delivery_id, *files).second) {
-        cache->order.push_back(dispatch.delivery_id);
-        if (cache->order.size() > k_kept) {
-          cache->files.erase(cache->order.front());
-          cache->order.pop_front();
-        }
-      }
-    }
-    decide(std::move(dispatch), **files, std::move(done));
-  });
+  list_(pr,
+        [&inner = inner_, cache = cache_, decide, dispatch = std::move(dispatch),
+         done = std::move(done)](base::Result<std::shared_ptr<const ChangedFiles>> files) mutable {
+          if (!files) {
+            base::log::warning("dispatch.unfiltered", {{"delivery", dispatch.delivery_id},
+                                                       {"repo", dispatch.repo.full_name()},
+                                                       {"reason", files.error().message}});
+            inner.send(std::move(dispatch), std::move(done));
+            return;
+          }
+          {
+            const std::lock_guard lock{cache->mutex};
+            if (cache->files.emplace(dispatch.delivery_id, *files).second) {
+              cache->order.push_back(dispatch.delivery_id);
+              if (cache->order.size() > k_kept) {
+                cache->files.erase(cache->order.front());
+                cache->order.pop_front();
+              }
+            }
+          }
+          decide(std::move(dispatch), **files, std::move(done));
+        });
 }
 
 }  // namespace crosscheck::relay

@@ -15,9 +15,9 @@ constexpr std::string_view k_results = "/api/v1/results/";
 constexpr base::Duration k_stuck_after = std::chrono::seconds{30};
 
 net::Response wrong_method(std::string_view allowed) {
-  auto response = answer_json(405, {{"ok", false},
-                                    {"error", "method_not_allowed"},
-                                    {"detail", "use " + std::string{allowed}}});
+  auto response = answer_json(
+      405,
+      {{"ok", false}, {"error", "method_not_allowed"}, {"detail", "use " + std::string{allowed}}});
   response.headers.set("Allow", std::string{allowed});
   return response;
 }

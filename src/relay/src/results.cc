@@ -41,7 +41,8 @@ Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
     auto added = tx.execute(
         "INSERT INTO result_files (digest, repo_key, size, bytes, received_at) "
         "VALUES ($1, $2, $3, $4, $5) ON CONFLICT (digest) DO NOTHING",
-        {digest, repo.key(), static_cast<std::int64_t>(gzipped.size()), store::to_bytes(gzipped), now});
+        {digest, repo.key(), static_cast<std::int64_t>(gzipped.size()), store::to_bytes(gzipped),
+         now});
     if (!added) return tl::unexpected(added.error());
     if (*added == 0) return Stored::duplicate;
     auto imported = store::import_run(tx, *run, digest);
@@ -58,8 +59,7 @@ net::Response ResultsHandler::handle(const net::Request& request, std::string_vi
   const auto allowlist = allowlist_.current();
   const auto reporter = admit(identity->repo, *allowlist, limiter_, now);
   if (!reporter) return reporter.error();
-  if (digest.size() != 64 ||
-      digest.find_first_not_of("0123456789abcdef") != std::string_view::npos)
+  if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string_view::npos)
     return refuse({Fault::invalid_input, "address: expected a SHA-256 in 64 lower-case hex digits"},
                   refused);
   const auto stored = store_results(store_, reporter->repo, digest, request.body, now);

@@ -60,7 +60,8 @@ TEST(Allowlist, WhatIsEmptyListsNobody) {
 }
 
 TEST(Allowlist, LenientWhereTodaysRelayIs) {
-  const auto list = parse_allowlist("L1:\n  - /org/repo/\nL3:\n  npu:\n    org/other: alice, bob\n", "a");
+  const auto list =
+      parse_allowlist("L1:\n  - /org/repo/\nL3:\n  npu:\n    org/other: alice, bob\n", "a");
   ASSERT_TRUE(list) << list.error().message;
   EXPECT_EQ(backend(*list, "org/repo").repo.full_name(), "org/repo");
   EXPECT_THAT(backend(*list, "org/other").oncalls, ElementsAre("alice", "bob"));
@@ -78,7 +79,8 @@ TEST(Allowlist, NamesLevelEntryAndPlaceOfWhatIsWrong) {
            Wrong{"l2:\n  - a/b\n", "1:1: ", "did you mean 'L2'?"},
            Wrong{"- a/b\n", "1:1: ", "expected a mapping of levels, found a list"},
            Wrong{"L1: a/b\n", "1:5: ", "L1: expected a list of repositories, found 'a/b'"},
-           Wrong{"L1:\n  a/b: c\n", "2:3: ", "L1: expected a list of repositories, found a mapping"},
+           Wrong{"L1:\n  a/b: c\n",
+                 "2:3: ", "L1: expected a list of repositories, found a mapping"},
            Wrong{"L1:\n  - repo\n", "2:5: ", "L1: 'repo' is not a repository"},
            Wrong{"L2:\n  - a/b/c\n", "2:5: ", "'a/b/c' is not a repository"},
            Wrong{"L2:\n  - 'a/b c'\n", "2:5: ", "is not a repository"},
@@ -88,11 +90,13 @@ TEST(Allowlist, NamesLevelEntryAndPlaceOfWhatIsWrong) {
            Wrong{"L4:\n  - a/b: x,,y\n", "2:10: ", "an empty name"},
            Wrong{"L4:\n  - a/b: [x, [y]]\n", "2:14: ", "expected a name"},
            Wrong{"L3:\n  - a/b\n", "2:3: ", "L3: expected a mapping of device to repositories"},
-           Wrong{"L3:\n  npu: [a/b]\n", "2:8: ", "L3, device 'npu': expected a mapping of repository"},
+           Wrong{"L3:\n  npu: [a/b]\n",
+                 "2:8: ", "L3, device 'npu': expected a mapping of repository"},
            Wrong{"L3:\n  npu:\n    a/b:\n", "3:9: ", "L3, device 'npu': 'a/b': on-calls"},
            Wrong{"L3:\n  '': {a/b: [x]}\n", "2:3: ", "L3: a device needs a name"},
            Wrong{"L3:\n  n/u: {a/b: [x]}\n", "2:3: ", "'n/u' is not a device name"},
-           Wrong{"L1:\n  - a/b\nL2:\n  - A/B\n", "4:5: ", "'A/B' stands in the list twice (first in line 2, L1)"},
+           Wrong{"L1:\n  - a/b\nL2:\n  - A/B\n",
+                 "4:5: ", "'A/B' stands in the list twice (first in line 2, L1)"},
            Wrong{"L1: [a/b]\nL1: [c/d]\n", "2:1: ", "the key 'L1' stands twice (first in line 1)"},
            Wrong{"L2:\n  - a/b: {oncall: [x]}\n", "2:11: ", "did you mean 'oncalls'?"},
            Wrong{"L2:\n  - a/b: {events: []}\n", "2:19: ", "takes part in nothing"},
@@ -166,9 +170,14 @@ TEST(GlobMatch, AStarStandsForWhatItReplaced) {
       const char c = alphabet[random() % alphabet.size()];
       name += c;
       switch (random() % 4) {
-        case 0: pattern += c == '/' ? "/" : "?"; break;
-        case 1: pattern += c == '/' ? "/" : "*"; break;
-        default: pattern += c;
+        case 0:
+          pattern += c == '/' ? "/" : "?";
+          break;
+        case 1:
+          pattern += c == '/' ? "/" : "*";
+          break;
+        default:
+          pattern += c;
       }
     }
     EXPECT_TRUE(glob_match(pattern, name)) << pattern << " against " << name;

@@ -13,17 +13,23 @@ namespace crosscheck::relay {
 namespace {
 
 using namespace std::chrono_literals;
+using test::pull_request;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using test::pull_request;
 namespace json = base::json;
 
 json::object workflow(std::string_view status, json::value conclusion = nullptr) {
-  return {{"schema_version", "1"}, {"status", status},         {"conclusion", std::move(conclusion)},
-          {"name", "CI"},          {"url", "https://github.com/org/two/actions/runs/123"},
-          {"run_id", "123"},       {"run_attempt", "1"},       {"job_name", "linux / test: cuda"},
-          {"check_run_id", "456"}, {"started_at", "2026-05-04T20:48:28Z"}};
+  return {{"schema_version", "1"},
+          {"status", status},
+          {"conclusion", std::move(conclusion)},
+          {"name", "CI"},
+          {"url", "https://github.com/org/two/actions/runs/123"},
+          {"run_id", "123"},
+          {"run_attempt", "1"},
+          {"job_name", "linux / test: cuda"},
+          {"check_run_id", "456"},
+          {"started_at", "2026-05-04T20:48:28Z"}};
 }
 json::object report(std::string_view status, json::value conclusion = nullptr) {
   return {{"event_type", "pull_request"},
@@ -40,8 +46,8 @@ class CallbackTest : public test::RelayTest {
   CallbackTest() {
     accept_event("d-1", pull_request("opened"));
     EXPECT_TRUE(store_->write([this](store::Tx& tx) -> base::Result<void> {
-      auto done = tx.execute("UPDATE dispatches SET state = 'sent', first_attempt_at = $1",
-                             {clock_.now()});
+      auto done =
+          tx.execute("UPDATE dispatches SET state = 'sent', first_attempt_at = $1", {clock_.now()});
       if (!done) return tl::unexpected(done.error());
       return {};
     }));
@@ -50,16 +56,17 @@ class CallbackTest : public test::RelayTest {
     net::Request request;
     request.method = "POST";
     request.path = "/github/callback";
-    if (!claims.empty())
-      request.headers.set("Authorization", "Bearer " + json::serialize(claims));
+    if (!claims.empty()) request.headers.set("Authorization", "Bearer " + json::serialize(claims));
     request.body = body;
-    return CallbackHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_}.handle(request);
+    return CallbackHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_}.handle(
+        request);
   }
   net::Response send(const json::object& body, const json::object& claims = token()) {
     return send(json::serialize(body), claims, *store_);
   }
   std::vector<std::string> jobs() {
-    return rows("SELECT repo, run_id, run_attempt, job_name, state, conclusion FROM jobs ORDER BY id", 6);
+    return rows(
+        "SELECT repo, run_id, run_attempt, job_name, state, conclusion FROM jobs ORDER BY id", 6);
   }
 
   RateLimiter limiter_{100'000};
@@ -67,7 +74,8 @@ class CallbackTest : public test::RelayTest {
 
 TEST_F(CallbackTest, AJobFromStartToEnd) {
   clock_.advance(30s);
-  EXPECT_EQ(send(report("in_progress")).body, R"({"ok":true,"status":"in_progress","effect":"advanced"})");
+  EXPECT_EQ(send(report("in_progress")).body,
+            R"({"ok":true,"status":"in_progress","effect":"advanced"})");
   clock_.advance(60s);
   auto end = report("completed", "failure");
   workflow_of(end)["test_results"] = {{"passed", "42"}, {"failed", 3}, {"skipped", nullptr}};
@@ -75,10 +83,15 @@ TEST_F(CallbackTest, AJobFromStartToEnd) {
                                     {"combination", {{"device", "npu"}, {"backend", "b"}}}};
   EXPECT_EQ(send(end).body, R"({"ok":true,"status":"completed","effect":"advanced"})");
   EXPECT_THAT(jobs(), ElementsAre("org/two|123|1|linux / test: cuda|completed|failure"));
-  EXPECT_THAT(rows("SELECT level, head_sha, pr_number, queue_us, execution_us, word_passed, word_failed, "
-                   "word_skipped, word_combination, results_digest, concluded_by, completed_first FROM jobs", 12),
-              ElementsAre("L2|" + std::string{test::k_sha} + "|7|30000000|60000000|42|3|-|"
-                          R"({"backend":"b","device":"npu"}|)" + std::string(64, 'a') + "|downstream|0"));
+  EXPECT_THAT(
+      rows(
+          "SELECT level, head_sha, pr_number, queue_us, execution_us, word_passed, word_failed, "
+          "word_skipped, word_combination, results_digest, concluded_by, completed_first FROM jobs",
+          12),
+      ElementsAre("L2|" + std::string{test::k_sha} +
+                  "|7|30000000|60000000|42|3|-|"
+                  R"({"backend":"b","device":"npu"}|)" +
+                  std::string(64, 'a') + "|downstream|0"));
 }
 
 TEST_F(CallbackTest, WhatTheRelayKnowsIsNotTakenFromTheEcho) {
@@ -87,7 +100,8 @@ TEST_F(CallbackTest, WhatTheRelayKnowsIsNotTakenFromTheEcho) {
   echo["pull_request"].as_object()["head"].as_object()["sha"] = std::string(40, 'e');
   body["payload"] = echo;
   EXPECT_EQ(send(body).status, 200);
-  EXPECT_THAT(rows("SELECT head_sha, pr_number FROM jobs", 2), ElementsAre(std::string{test::k_sha} + "|7"));
+  EXPECT_THAT(rows("SELECT head_sha, pr_number FROM jobs", 2),
+              ElementsAre(std::string{test::k_sha} + "|7"));
   EXPECT_THAT(rows("SELECT word_body FROM jobs", 1)[0], ::testing::Not(HasSubstr("eeee")));
 }
 
@@ -99,11 +113,15 @@ TEST_F(CallbackTest, RepeatsAndContradictions) {
     std::string_view effect;
   };
   const std::vector<std::vector<Step>> stories{
-      {{"in_progress", nullptr, 200, "advanced"}, {"in_progress", nullptr, 200, "duplicate"},
-       {"completed", "success", 200, "advanced"}, {"completed", "success", 200, "duplicate"},
-       {"in_progress", nullptr, 200, "late"}, {"completed", "failure", 409, ""},
+      {{"in_progress", nullptr, 200, "advanced"},
+       {"in_progress", nullptr, 200, "duplicate"},
+       {"completed", "success", 200, "advanced"},
+       {"completed", "success", 200, "duplicate"},
+       {"in_progress", nullptr, 200, "late"},
+       {"completed", "failure", 409, ""},
        {"completed", "success", 200, "duplicate"}},
-      {{"completed", "success", 200, "advanced"}, {"in_progress", nullptr, 200, "late"},
+      {{"completed", "success", 200, "advanced"},
+       {"in_progress", nullptr, 200, "late"},
        {"completed", nullptr, 409, ""}},
   };
   int run = 0;
@@ -126,13 +144,15 @@ TEST_F(CallbackTest, RepeatsAndContradictions) {
 TEST_F(CallbackTest, AReportReplacesTheRelaysOwnTimeOut) {
   EXPECT_EQ(send(report("in_progress")).status, 200);
   ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
-    auto done = tx.execute("UPDATE jobs SET state = 'completed', conclusion = 'timed_out', concluded_by = 'relay'");
+    auto done = tx.execute(
+        "UPDATE jobs SET state = 'completed', conclusion = 'timed_out', concluded_by = 'relay'");
     if (!done) return tl::unexpected(done.error());
     return {};
   }));
   EXPECT_EQ(send(report("completed", "success")).body,
             R"({"ok":true,"status":"completed","effect":"replaced","replaced":"timed_out"})");
-  EXPECT_THAT(jobs(), ElementsAre(StartsWith("org/two|123|1|linux / test: cuda|completed|success")));
+  EXPECT_THAT(jobs(),
+              ElementsAre(StartsWith("org/two|123|1|linux / test: cuda|completed|success")));
 }
 
 TEST_F(CallbackTest, ReRunsAndOtherJobsAreJobsOfTheirOwn) {
@@ -157,7 +177,8 @@ TEST_F(CallbackTest, OrderOfChecks) {
   EXPECT_EQ(send("", token(), *store_).status, 400);
   EXPECT_EQ(send("[]", token("nobody/knows"), *store_).body,
             R"({"ok":true,"status":"ignored","reason":"the repository is not on the allowlist"})");
-  EXPECT_EQ(test::answer_of(send(report("completed"), token("org/one")))["status"].as_string(), "ignored");
+  EXPECT_EQ(test::answer_of(send(report("completed"), token("org/one")))["status"].as_string(),
+            "ignored");
   EXPECT_EQ(send(report("in_progress"), token("ORG/Two")).status, 200);
   EXPECT_EQ(send(report("in_progress"), {{"sub", "x"}}).status, 401);
   EXPECT_EQ(send(report("in_progress"), token("not a repository")).status, 401);
@@ -206,7 +227,8 @@ TEST_F(CallbackTest, FieldErrorsNameTheField) {
       {"empty delivery", [](json::object& b) { b["delivery_id"] = ""; }, "delivery_id"},
       {"event type of a wrong type", [](json::object& b) { b["event_type"] = 7; }, "event_type"},
       {"no workflow", [](json::object& b) { b.erase("workflow"); }, "workflow"},
-      {"workflow is text", [](json::object& b) { b["workflow"] = "x"; }, "workflow: expected an object"},
+      {"workflow is text", [](json::object& b) { b["workflow"] = "x"; },
+       "workflow: expected an object"},
       {"workflow is null", [](json::object& b) { b["workflow"] = nullptr; }, "workflow"},
       {"no status", erase("status"), "workflow.status"},
       {"status unknown", set("status", "queued"), "workflow.status"},
@@ -225,7 +247,8 @@ TEST_F(CallbackTest, FieldErrorsNameTheField) {
       {"no name", erase("name"), "workflow.name"},
       {"name empty", set("name", ""), "workflow.name"},
       {"job name list", set("job_name", json::array{}), "workflow.job_name"},
-      {"job name endless", set("job_name", json::value(std::string(2000, 'x'))), "workflow.job_name"},
+      {"job name endless", set("job_name", json::value(std::string(2000, 'x'))),
+       "workflow.job_name"},
       {"conclusion list", set("conclusion", json::array{}), "workflow.conclusion"},
       {"check run object", set("check_run_id", json::object{}), "workflow.check_run_id"},
   };
@@ -234,7 +257,9 @@ TEST_F(CallbackTest, FieldErrorsNameTheField) {
     c.spoil(body);
     const auto response = send(body);
     EXPECT_EQ(response.status, 400) << c.name << ": " << response.body;
-    EXPECT_THAT(std::string{test::answer_of(response)["detail"].as_string()}, StartsWith("field " + std::string{c.says})) << c.name;
+    EXPECT_THAT(std::string{test::answer_of(response)["detail"].as_string()},
+                StartsWith("field " + std::string{c.says}))
+        << c.name;
   }
   EXPECT_EQ(count("jobs"), 0);
 }
@@ -272,8 +297,11 @@ TEST_F(CallbackTest, NightlyReports) {
   body["delivery_id"] = commit;
   body["payload"] = {{"head_sha", commit}};
   EXPECT_THAT(send(body).body, HasSubstr(R"("commit_verified":false)"));
-  EXPECT_THAT(rows("SELECT delivery, delivery_id, event_type, head_sha, commit_verified, queue_us FROM jobs", 6),
-              ElementsAre("-|" + std::string(40, 'c') + "|nightly|" + std::string(40, 'c') + "|0|-"));
+  EXPECT_THAT(
+      rows(
+          "SELECT delivery, delivery_id, event_type, head_sha, commit_verified, queue_us FROM jobs",
+          6),
+      ElementsAre("-|" + std::string(40, 'c') + "|nightly|" + std::string(40, 'c') + "|0|-"));
   EXPECT_THAT(send(body).body, HasSubstr(R"("duplicate":true)"));
   auto started = body;
   workflow_of(started)["status"] = "in_progress";
@@ -355,12 +383,14 @@ TEST_F(CallbackTest, AFailingStoreLosesNoResult) {
 }
 
 TEST(IsSafeUrl, Table) {
-  for (const std::string_view good : {"https://x.example", "HTTP://x.example/a?b#c", "https://x.example/@me"})
+  for (const std::string_view good :
+       {"https://x.example", "HTTP://x.example/a?b#c", "https://x.example/@me"})
     EXPECT_TRUE(is_safe_url(good)) << good;
   for (const std::string_view bad :
-       {"", "https://", "javascript:alert(1)", "ftp://x.example", "//x.example", "https://me@x.example",
-        "https://me:pw@x.example/", "https://x.example/\"onclick", "https://x.example/a b", "https://x\nexample",
-        "https://x.example\\@evil", "data:text/html,x"})
+       {"", "https://", "javascript:alert(1)", "ftp://x.example", "//x.example",
+        "https://me@x.example", "https://me:pw@x.example/", "https://x.example/\"onclick",
+        "https://x.example/a b", "https://x\nexample", "https://x.example\\@evil",
+        "data:text/html,x"})
     EXPECT_FALSE(is_safe_url(bad)) << bad;
 }
 

@@ -15,17 +15,17 @@ namespace crosscheck::relay {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using ::testing::Each;
-using ::testing::UnorderedElementsAre;
 using test::pull_request;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 using Kind = Answer::Kind;
 
 class DispatcherTest : public test::RelayTest {
  protected:
   Dispatcher dispatcher(store::Store& store, std::size_t concurrency = 32) {
-    return Dispatcher{store, clock_, target_,
-                      {.concurrency = concurrency, .jitter = [] { return 1.0; }}};
+    return Dispatcher{
+        store, clock_, target_, {.concurrency = concurrency, .jitter = [] { return 1.0; }}};
   }
   void step(Dispatcher& d) {
     const auto did = d.step();
@@ -51,7 +51,8 @@ TEST_F(DispatcherTest, SendsWhatWasAcceptedOnce) {
   accept_event("d-1", body);
   auto d = dispatcher(*store_);
   settle(d);
-  EXPECT_THAT(target_.sent_to(), UnorderedElementsAre("org/one", "org/two", "org/three", "org/four"));
+  EXPECT_THAT(target_.sent_to(),
+              UnorderedElementsAre("org/one", "org/two", "org/three", "org/four"));
   EXPECT_EQ(*target_.sent[0].body, base::json::serialize(body));
   EXPECT_EQ(target_.sent[0].body, target_.sent[3].body);
   EXPECT_EQ(target_.sent[0].delivery_id, "d-1");
@@ -99,7 +100,8 @@ TEST_F(DispatcherTest, EveryAnswerStandsAlone) {
 
 TEST_F(DispatcherTest, ARepositoryThatHangsHoldsItsOwnPlacesOnly) {
   list("L2: [org/slow, org/quick]\n");
-  for (int i = 0; i < 10; ++i) accept_event("d-" + std::to_string(i), pull_request("opened", i + 1));
+  for (int i = 0; i < 10; ++i)
+    accept_event("d-" + std::to_string(i), pull_request("opened", i + 1));
   target_.hold = true;
   auto d = dispatcher(*store_, 8);
   step(d);
@@ -111,8 +113,9 @@ TEST_F(DispatcherTest, ARepositoryThatHangsHoldsItsOwnPlacesOnly) {
         std::exchange(target_.held[i], nullptr)({});
     step(d);
   }
-  EXPECT_THAT(rows("SELECT COUNT(*) FROM dispatches WHERE repo = 'org/quick' AND state = 'sent'", 1),
-              ElementsAre("10"));
+  EXPECT_THAT(
+      rows("SELECT COUNT(*) FROM dispatches WHERE repo = 'org/quick' AND state = 'sent'", 1),
+      ElementsAre("10"));
   EXPECT_EQ(std::ranges::count(target_.sent_to(), std::string{"org/slow"}), 4);
   EXPECT_EQ(d.in_flight(), 4U);
   for (auto& done : target_.held)
@@ -186,8 +189,9 @@ TEST_F(DispatcherTest, WhatAProcessThatIsGoneHadClaimedIsTakenOverAtOnce) {
     auto owner = tx.query("SELECT lease_owner FROM dispatches");
     if (!owner) return tl::unexpected(owner.error());
     const std::string text = owner->front().text(0);
-    auto done = tx.execute("UPDATE dispatches SET lease_owner = $1",
-                           {text.substr(0, text.find(':')) + ":" + std::to_string(gone) + ":aabbccddeeff"});
+    auto done =
+        tx.execute("UPDATE dispatches SET lease_owner = $1",
+                   {text.substr(0, text.find(':')) + ":" + std::to_string(gone) + ":aabbccddeeff"});
     if (!done) return tl::unexpected(done.error());
     return {};
   }));
@@ -224,7 +228,8 @@ TEST_F(DispatcherTest, ABodyPastItsRetentionIsADeadLetter) {
   EXPECT_TRUE(target_.sent.empty());
 }
 
-// Whichever call to the store fails: everything is sent in the end, and what was recorded as sent is not sent again.
+// Whichever call to the store fails: everything is sent in the end, and what was recorded as sent
+// is not sent again.
 TEST_F(DispatcherTest, AFailingStoreLosesNothing) {
   for (std::int64_t n = 1;; ++n) {
     target_.sent.clear();
@@ -245,7 +250,8 @@ TEST_F(DispatcherTest, AThreadSendsWhatIsAcceptedWhileItRuns) {
   d.start();
   accept_event("d-1", pull_request("opened"));
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (count("dispatches WHERE state = 'sent'") < 4 && std::chrono::steady_clock::now() < deadline)
+  while (count("dispatches WHERE state = 'sent'") < 4 &&
+         std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
   EXPECT_TRUE(d.health().running);
   d.stop(5s);
@@ -260,7 +266,8 @@ TEST_F(DispatcherTest, StoppingWaitsForWhatIsBeingSent) {
   auto d = dispatcher(*store_);
   d.start();
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (d.in_flight() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while (d.in_flight() == 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
   ASSERT_EQ(d.in_flight(), 1U);
   std::thread stopping{[&] { d.stop(30s); }};
   target_.held[0]({});

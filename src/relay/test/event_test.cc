@@ -8,10 +8,10 @@
 namespace crosscheck::relay {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using test::pull_request;
 using test::push;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Route = Routed::Route;
 
 Route routed(std::string_view type, const base::json::object& body) {
@@ -21,8 +21,9 @@ Route routed(std::string_view type, const base::json::object& body) {
 TEST(Route, PullRequestsByAction) {
   for (const std::string_view action : {"opened", "reopened", "synchronize", "closed"})
     EXPECT_EQ(routed("pull_request", pull_request(action)), Route::dispatch) << action;
-  for (const std::string_view action : {"edited", "assigned", "ready_for_review", "converted_to_draft",
-                                        "review_requested", "unlabeled", "enqueued", "", "Opened"})
+  for (const std::string_view action :
+       {"edited", "assigned", "ready_for_review", "converted_to_draft", "review_requested",
+        "unlabeled", "enqueued", "", "Opened"})
     EXPECT_EQ(routed("pull_request", pull_request(action)), Route::ignore) << action;
 }
 
@@ -52,7 +53,8 @@ TEST(Route, OtherRepositoriesAreIgnored) {
   auto body = pull_request("opened");
   for (const base::json::value& repository :
        {base::json::value{}, base::json::value(base::json::object{{"full_name", "fork/pytorch"}}),
-        base::json::value("pytorch/pytorch"), base::json::value(base::json::object{{"full_name", 7}})}) {
+        base::json::value("pytorch/pytorch"),
+        base::json::value(base::json::object{{"full_name", 7}})}) {
     body["repository"] = repository;
     EXPECT_EQ(routed("pull_request", body), Route::ignore);
   }
@@ -61,7 +63,8 @@ TEST(Route, OtherRepositoriesAreIgnored) {
 }
 
 TEST(Route, Reruns) {
-  base::json::object body{{"action", "rerequested"}, {"repository", {{"full_name", "pytorch/pytorch"}}}};
+  base::json::object body{{"action", "rerequested"},
+                          {"repository", {{"full_name", "pytorch/pytorch"}}}};
   EXPECT_EQ(routed("check_run", body), Route::rerun);
   EXPECT_EQ(routed("check_suite", body), Route::rerun);
   body["action"] = "completed";
@@ -100,10 +103,11 @@ TEST(ReadEvent, ATagOfCiflowBelongsToItsPullRequest) {
     std::string_view ref;
     std::optional<std::int64_t> pr;
   };
-  for (const auto& [ref, pr] : {Case{"refs/tags/ciflow/trunk/123", 123}, Case{"refs/tags/ciflow/a/b/9", 9},
-                                Case{"refs/tags/ciflow/123", {}}, Case{"refs/tags/ciflow/trunk/x", {}},
-                                Case{"refs/tags/ciflow/trunk/-1", {}}, Case{"refs/tags/v1/2", {}},
-                                Case{"refs/heads/ciflow/trunk/123", {}}}) {
+  for (const auto& [ref, pr] :
+       {Case{"refs/tags/ciflow/trunk/123", 123}, Case{"refs/tags/ciflow/a/b/9", 9},
+        Case{"refs/tags/ciflow/123", {}}, Case{"refs/tags/ciflow/trunk/x", {}},
+        Case{"refs/tags/ciflow/trunk/-1", {}}, Case{"refs/tags/v1/2", {}},
+        Case{"refs/heads/ciflow/trunk/123", {}}}) {
     const auto event = read_event("push", push(ref));
     ASSERT_TRUE(event) << ref;
     EXPECT_EQ(event->pr_number, pr) << ref;
@@ -125,7 +129,8 @@ TEST(Wants, ParticipationAndFilters) {
   const auto main = read_event("push", push("refs/heads/main")).value();
   const auto stack = read_event("push", push("refs/heads/gh/me/1/head")).value();
   const auto tag = read_event("push", push("refs/tags/ciflow/trunk/7")).value();
-  EXPECT_TRUE(wants(backend, pr) && wants(backend, main) && wants(backend, stack) && wants(backend, tag));
+  EXPECT_TRUE(wants(backend, pr) && wants(backend, main) && wants(backend, stack) &&
+              wants(backend, tag));
 
   backend.branches = Patterns{{"!gh/**"}};
   EXPECT_TRUE(wants(backend, pr) && wants(backend, main) && wants(backend, tag));

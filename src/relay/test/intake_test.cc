@@ -13,17 +13,19 @@ namespace crosscheck::relay {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using test::pull_request;
 using test::push;
 using test::webhook;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 namespace json = base::json;
 
 class IntakeTest : public test::RelayTest {
  protected:
   IntakeHandler handler(store::Store& store) {
-    return IntakeHandler{store, *allowlist_, clock_,
+    return IntakeHandler{store,
+                         *allowlist_,
+                         clock_,
                          {.upstream = test::upstream(),
                           .label_prefix = "ciflow/crcr/",
                           .webhook_secrets = {"new secret", std::string{test::k_secret}}}};
@@ -35,11 +37,14 @@ TEST_F(IntakeTest, AnEventAndItsDispatchesAreStored) {
   const auto response = handle(webhook(json::serialize(pull_request("opened"))));
   EXPECT_EQ(response.status, 202) << response.body;
   EXPECT_EQ(response.body, R"({"ok":true,"event":1,"dispatches":4})");
-  EXPECT_THAT(rows("SELECT delivery_id, event_type, action, pr_number, head_sha, labels FROM deliveries", 6),
-              ElementsAre("d-1|pull_request|opened|7|" + std::string{test::k_sha} + "|[\"ciflow/crcr/npu\"]"));
+  EXPECT_THAT(
+      rows("SELECT delivery_id, event_type, action, pr_number, head_sha, labels FROM deliveries",
+           6),
+      ElementsAre("d-1|pull_request|opened|7|" + std::string{test::k_sha} +
+                  "|[\"ciflow/crcr/npu\"]"));
   EXPECT_THAT(rows("SELECT repo, level, device, state FROM dispatches ORDER BY id", 4),
-              ElementsAre("org/one|L1|-|pending", "org/two|L2|-|pending", "org/three|L3|npu|pending",
-                          "org/four|L4|-|pending"));
+              ElementsAre("org/one|L1|-|pending", "org/two|L2|-|pending",
+                          "org/three|L3|npu|pending", "org/four|L4|-|pending"));
   EXPECT_TRUE(store_->wait_for("dispatch", 0s));
 }
 
@@ -63,30 +68,40 @@ TEST_F(IntakeTest, TheSameDeliveryAgainArmsWhatDied) {
     return {};
   }));
   EXPECT_THAT(handle(request).body, HasSubstr(R"("armed_again":1)"));
-  EXPECT_THAT(states(), ElementsAre("org/one|sent", "org/two|pending", "org/three|sent", "org/four|sent"));
+  EXPECT_THAT(states(),
+              ElementsAre("org/one|sent", "org/two|pending", "org/three|sent", "org/four|sent"));
 }
 
 TEST_F(IntakeTest, ANewerCommitWithdrawsWhatWasNotSent) {
   list("L2: [org/two, org/other]\n");
-  EXPECT_EQ(handle(webhook(json::serialize(pull_request("opened")), "pull_request", "d-1")).status, 202);
-  EXPECT_EQ(handle(webhook(json::serialize(pull_request("opened", 8)), "pull_request", "d-2")).status, 202);
+  EXPECT_EQ(handle(webhook(json::serialize(pull_request("opened")), "pull_request", "d-1")).status,
+            202);
+  EXPECT_EQ(
+      handle(webhook(json::serialize(pull_request("opened", 8)), "pull_request", "d-2")).status,
+      202);
   ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
     auto done = tx.execute("UPDATE dispatches SET state = 'sent' WHERE id = 1");
     if (!done) return tl::unexpected(done.error());
     return {};
   }));
-  EXPECT_EQ(handle(webhook(json::serialize(pull_request("synchronize")), "pull_request", "d-3")).status, 202);
-  EXPECT_THAT(states(), ElementsAre("org/two|sent", "org/other|withdrawn",       // d-1
-                                    "org/two|pending", "org/other|pending",      // d-2, another PR
-                                    "org/two|pending", "org/other|pending"));    // d-3
-  EXPECT_EQ(handle(webhook(json::serialize(pull_request("closed")), "pull_request", "d-4")).status, 202);
-  EXPECT_THAT(rows("SELECT state FROM dispatches WHERE delivery = 3", 1), ElementsAre("withdrawn", "withdrawn"));
-  EXPECT_THAT(rows("SELECT state FROM dispatches WHERE delivery = 4", 1), ElementsAre("pending", "pending"));
+  EXPECT_EQ(
+      handle(webhook(json::serialize(pull_request("synchronize")), "pull_request", "d-3")).status,
+      202);
+  EXPECT_THAT(states(), ElementsAre("org/two|sent", "org/other|withdrawn",     // d-1
+                                    "org/two|pending", "org/other|pending",    // d-2, another PR
+                                    "org/two|pending", "org/other|pending"));  // d-3
+  EXPECT_EQ(handle(webhook(json::serialize(pull_request("closed")), "pull_request", "d-4")).status,
+            202);
+  EXPECT_THAT(rows("SELECT state FROM dispatches WHERE delivery = 3", 1),
+              ElementsAre("withdrawn", "withdrawn"));
+  EXPECT_THAT(rows("SELECT state FROM dispatches WHERE delivery = 4", 1),
+              ElementsAre("pending", "pending"));
 }
 
 TEST_F(IntakeTest, FiltersDecideWhoGetsADispatch) {
-  list("L2:\n  - org/nightly: {events: [nightly]}\n  - org/main: {branches: [main]}\n"
-       "  - org/docs: {paths: ['docs/**']}\n  - org/aten: {paths: ['aten/**']}\n");
+  list(
+      "L2:\n  - org/nightly: {events: [nightly]}\n  - org/main: {branches: [main]}\n"
+      "  - org/docs: {paths: ['docs/**']}\n  - org/aten: {paths: ['aten/**']}\n");
   EXPECT_EQ(handle(webhook(json::serialize(push("refs/heads/x")), "push")).status, 202);
   EXPECT_THAT(states(), ElementsAre("org/docs|pending"));
 }
@@ -98,9 +113,9 @@ TEST_F(IntakeTest, WhatIsNotForUsIsIgnored) {
   EXPECT_TRUE(test::answer_of(handle(request))["ignored"].as_bool());
   auto foreign = pull_request("opened");
   foreign["repository"] = {{"full_name", "fork/pytorch"}};
-  for (const auto& response :
-       {handle(webhook(json::serialize(foreign))), handle(webhook(json::serialize(pull_request("edited")))),
-        handle(webhook("{}", "check_run")), handle(webhook("{}"))}) {
+  for (const auto& response : {handle(webhook(json::serialize(foreign))),
+                               handle(webhook(json::serialize(pull_request("edited")))),
+                               handle(webhook("{}", "check_run")), handle(webhook("{}"))}) {
     EXPECT_EQ(response.status, 200);
     EXPECT_TRUE(test::answer_of(response)["ignored"].as_bool());
   }
@@ -129,22 +144,29 @@ TEST_F(IntakeTest, BadRequestsAreRefusedWithAReason) {
     auto cut = webhook(good, event);
     cut.body.resize(cut.body.size() / 2);
     cases.push_back({"cut off on its way", cut, 401, "signature"});
-    cases.push_back({"signed, but cut off", webhook(good.substr(0, good.size() / 2), event), 400, "body"});
+    cases.push_back(
+        {"signed, but cut off", webhook(good.substr(0, good.size() / 2), event), 400, "body"});
     cases.push_back({"empty", webhook("", event), 400, "body"});
     cases.push_back({"not UTF-8", webhook("{\"action\":\"\xff\xfe\"}", event), 400, "body"});
     cases.push_back({"nested", webhook(std::string(100'000, '['), event), 400, "body"});
-    cases.push_back({"nested objects", webhook([] {
-                       std::string text;
-                       for (int i = 0; i < 50'000; ++i) text += "{\"a\":";
-                       return text;
-                     }(), event), 400, "body"});
+    cases.push_back({"nested objects",
+                     webhook(
+                         [] {
+                           std::string text;
+                           for (int i = 0; i < 50'000; ++i) text += "{\"a\":";
+                           return text;
+                         }(),
+                         event),
+                     400, "body"});
     for (const std::string body : {"[]", "null", "7", "\"text\"", "true"})
       cases.push_back({"not an object", webhook(body, event), 400, "expected an object"});
     cases.push_back({"form-encoded", webhook("payload=%7B%7D", event), 400, "body"});
     auto nameless = webhook(good, event, "");
     cases.push_back({"no delivery id", nameless, 400, "X-GitHub-Delivery"});
-    cases.push_back({"delivery id not text", webhook(good, event, "\xff"), 400, "X-GitHub-Delivery"});
-    cases.push_back({"delivery id too long", webhook(good, event, std::string(257, 'x')), 400, "X-GitHub-Delivery"});
+    cases.push_back(
+        {"delivery id not text", webhook(good, event, "\xff"), 400, "X-GitHub-Delivery"});
+    cases.push_back({"delivery id too long", webhook(good, event, std::string(257, 'x')), 400,
+                     "X-GitHub-Delivery"});
   }
   auto no_head = pull_request("opened");
   no_head["pull_request"].as_object()["head"] = nullptr;
@@ -159,7 +181,8 @@ TEST_F(IntakeTest, BadRequestsAreRefusedWithAReason) {
     EXPECT_EQ(response.status, c.status) << c.name << ": " << response.body;
     const auto answer = test::answer_of(response);
     ASSERT_TRUE(answer.contains("detail")) << c.name;
-    EXPECT_THAT(base::to_lower_ascii(answer.at("detail").as_string()), HasSubstr(base::to_lower_ascii(c.says)))
+    EXPECT_THAT(base::to_lower_ascii(answer.at("detail").as_string()),
+                HasSubstr(base::to_lower_ascii(c.says)))
         << c.name;
   }
   EXPECT_EQ(count("deliveries"), 0);
@@ -171,7 +194,8 @@ TEST_F(IntakeTest, TooLargeIsRefusedBeforeItsSignatureIsComputed) {
   EXPECT_EQ(handle(request).status, 413);
 }
 
-// Whichever call to the store fails: nothing or all is there, the answer is a 503, and GitHub's next try succeeds.
+// Whichever call to the store fails: nothing or all is there, the answer is a 503, and GitHub's
+// next try succeeds.
 TEST_F(IntakeTest, AFailingStoreNeverLeavesHalf) {
   const auto body = json::serialize(pull_request("synchronize"));
   std::int64_t failures = 0;

@@ -76,17 +76,35 @@ TEST(Advance, EveryPairOfStateAndReport) {
       {"completed, started", completed("success"), report(started), Effect::late, {}},
       {"completed, same", completed("success"), report(finished, "success"), Effect::duplicate, {}},
       {"completed, both unsaid", completed({}), report(finished), Effect::duplicate, {}},
-      {"completed, other", completed("success"), report(finished, "failure"),
-       refused(Refusal::contradicts_earlier_report), {}},
-      {"completed, unsaid", completed("success"), report(finished),
-       refused(Refusal::contradicts_earlier_report), {}},
+      {"completed, other",
+       completed("success"),
+       report(finished, "failure"),
+       refused(Refusal::contradicts_earlier_report),
+       {}},
+      {"completed, unsaid",
+       completed("success"),
+       report(finished),
+       refused(Refusal::contradicts_earlier_report),
+       {}},
       {"completed, expired", completed("success"), report(expired), Effect::late, {}},
       {"completed first, started", completed_first(), report(started), Effect::late, {}},
-      {"completed first, same", completed_first(), report(finished, "success"), Effect::duplicate, {}},
-      {"timed out, started", completed("timed_out", ConcludedBy::relay), report(started), Effect::late, {}},
-      {"timed out, finished", completed("timed_out", ConcludedBy::relay), report(finished, "failure"),
-       Effect::replaced, done},
-      {"timed out, expired", completed("timed_out", ConcludedBy::relay), report(expired), Effect::late, {}},
+      {"completed first, same",
+       completed_first(),
+       report(finished, "success"),
+       Effect::duplicate,
+       {}},
+      {"timed out, started",
+       completed("timed_out", ConcludedBy::relay),
+       report(started),
+       Effect::late,
+       {}},
+      {"timed out, finished", completed("timed_out", ConcludedBy::relay),
+       report(finished, "failure"), Effect::replaced, done},
+      {"timed out, expired",
+       completed("timed_out", ConcludedBy::relay),
+       report(expired),
+       Effect::late,
+       {}},
   };
   for (const Case& c : cases) {
     const auto next = advance(c.job, c.report, k_dispatched, k_now);
@@ -115,11 +133,12 @@ TEST(Advance, AClockSetBackGivesNoNegativeTimes) {
   EXPECT_EQ(ended->job.execution, base::Duration{0});
 }
 
-// Whatever comes in whatever order: the same report again changes nothing, what is completed stays so, and a
-// downstream's conclusion is never replaced.
+// Whatever comes in whatever order: the same report again changes nothing, what is completed stays
+// so, and a downstream's conclusion is never replaced.
 TEST(Advance, HoldsForEverySequence) {
   std::mt19937 random{7};
-  const std::optional<std::string> conclusions[] = {"success", "failure", "timed_out", std::nullopt};
+  const std::optional<std::string> conclusions[] = {"success", "failure", "timed_out",
+                                                    std::nullopt};
   for (int round = 0; round < 5000; ++round) {
     std::optional<Job> job;
     Time now = k_dispatched;

@@ -30,10 +30,11 @@ class LocalTest : public test::RelayTest {
             .attempt = 3};
   }
   LocalTargetOptions options(const std::string& command) {
-    return {.commands = {{"org/two", command}},
-            .jobs_dir = folder_ / "jobs",
-            .server_url = "http://127.0.0.1:1",
-            .request_token = [](const Dispatch&, const std::string& run) { return "token-" + run; }};
+    return {
+        .commands = {{"org/two", command}},
+        .jobs_dir = folder_ / "jobs",
+        .server_url = "http://127.0.0.1:1",
+        .request_token = [](const Dispatch&, const std::string& run) { return "token-" + run; }};
   }
   std::string log() { return base::read_file(folder_ / "jobs/12.log").value_or(""); }
   template <class Until>
@@ -58,16 +59,21 @@ TEST_F(LocalTest, AJobSeesWhatAGithubWorkflowSees) {
       "$GITHUB_RUN_ATTEMPT $CROSSCHECK_RELAY_URL $ACTIONS_ID_TOKEN_REQUEST_TOKEN; echo done")};
   EXPECT_EQ(send(target, dispatch()).kind, Answer::Kind::sent);
   ASSERT_TRUE(wait_until([&] { return log().find("done") != std::string::npos; }));
-  EXPECT_THAT(log(), HasSubstr(R"({"action":"pull_request","repository":{"full_name":"org/two"},"client_payload":)"
-                               R"({"event_type":"pull_request","delivery_id":"d-1","payload":{"action":"opened"}}})"));
-  EXPECT_THAT(log(), HasSubstr("repository_dispatch org/two 12003 1 http://127.0.0.1:1 token-12003"));
+  EXPECT_THAT(
+      log(),
+      HasSubstr(
+          R"({"action":"pull_request","repository":{"full_name":"org/two"},"client_payload":)"
+          R"({"event_type":"pull_request","delivery_id":"d-1","payload":{"action":"opened"}}})"));
+  EXPECT_THAT(log(),
+              HasSubstr("repository_dispatch org/two 12003 1 http://127.0.0.1:1 token-12003"));
   net::Request request;
   request.method = "GET";
   request.path = "/org/two/actions/runs/12003";
   const auto shown = target.handle(request);
   ASSERT_TRUE(shown);
   EXPECT_THAT(shown->body, HasSubstr("done"));
-  for (const char* other : {"/org/two/actions/runs/..", "/org/two/actions/runs/99003", "/org/two", "/org/two/actions/runs/"}) {
+  for (const char* other : {"/org/two/actions/runs/..", "/org/two/actions/runs/99003", "/org/two",
+                            "/org/two/actions/runs/"}) {
     request.path = other;
     EXPECT_FALSE(target.handle(request)) << other;
   }
@@ -81,8 +87,9 @@ TEST_F(LocalTest, ARepositoryWithoutCommandIsRejected) {
 }
 
 TEST_F(LocalTest, OneJobAtATimeAndThenTheNext) {
-  LocalTarget target{options("while [ ! -e \"$PWD/" + (folder_ / "go").string().substr(1) + "\" ] && [ ! -e " +
-                             (folder_ / "go").string() + " ]; do sleep 0.01; done")};
+  LocalTarget target{options("while [ ! -e \"$PWD/" + (folder_ / "go").string().substr(1) +
+                             "\" ] && [ ! -e " + (folder_ / "go").string() +
+                             " ]; do sleep 0.01; done")};
   EXPECT_EQ(target.room(), 1U);
   EXPECT_EQ(send(target, dispatch()).kind, Answer::Kind::sent);
   EXPECT_EQ(target.room(), 0U);
@@ -93,7 +100,8 @@ TEST_F(LocalTest, OneJobAtATimeAndThenTheNext) {
 }
 
 TEST_F(LocalTest, StoppingEndsTheWholeJob) {
-  LocalTarget target{options("trap 'echo told' TERM; sleep 600 & echo child $!; echo ready; wait; wait")};
+  LocalTarget target{
+      options("trap 'echo told' TERM; sleep 600 & echo child $!; echo ready; wait; wait")};
   EXPECT_EQ(send(target, dispatch()).kind, Answer::Kind::sent);
   ASSERT_TRUE(wait_until([&] { return log().find("ready") != std::string::npos; }));
   const std::string text = log();
@@ -112,7 +120,7 @@ TEST_F(LocalTest, TheIssuersTokensAreGoodOnes) {
   auto issuer = LocalIssuer::open(folder_ / "state", clock_);
   ASSERT_TRUE(issuer) << issuer.error().message;
   issuer->set_url("http://127.0.0.1:1");
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat((folder_ / "state/local-issuer.pem").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 
@@ -151,9 +159,9 @@ TEST_F(LocalTest, TheIssuerRefusesOthers) {
   EXPECT_EQ(issuer.handle(request)->status, 401);
   const std::string good = issuer.request_token(dispatch(), "1");
   const std::string forged = base::base64url_encode(R"({"repository":"org/four","run_id":"1"})");
-  for (const std::string& bearer : {std::string{}, std::string{"x"}, std::string{"."}, good + "A",
-                                    good.substr(0, good.size() - 2), forged + good.substr(good.find('.')),
-                                    "\xff." + good}) {
+  for (const std::string& bearer :
+       {std::string{}, std::string{"x"}, std::string{"."}, good + "A",
+        good.substr(0, good.size() - 2), forged + good.substr(good.find('.')), "\xff." + good}) {
     request.headers.set("Authorization", "Bearer " + bearer);
     EXPECT_EQ(issuer.handle(request)->status, 401) << bearer;
   }

@@ -13,9 +13,9 @@ namespace crosscheck::relay {
 namespace {
 
 using namespace std::chrono_literals;
+using test::webhook;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using test::webhook;
 namespace json = base::json;
 
 class RoutesTest : public test::RelayTest {
@@ -47,12 +47,12 @@ TEST_F(RoutesTest, MethodsAndPaths) {
     const char* path;
     int status;  // 0: not the relay's
   };
-  for (const auto& [method, path, status] : {
-           Case{"GET", "/github/webhook", 405}, Case{"PUT", "/github/callback", 405},
-           Case{"DELETE", "/api/v1/results/x", 405}, Case{"POST", "/healthz", 405},
-           Case{"GET", "/healthz", 200}, Case{"HEAD", "/healthz", 200}, Case{"GET", "/metrics", 200},
-           Case{"POST", "/github/webhook/", 0}, Case{"POST", "/github", 0}, Case{"GET", "/", 0},
-           Case{"POST", "/github/webhook", 200}, Case{"POST", "/github/callback", 401}}) {
+  for (const auto& [method, path, status] :
+       {Case{"GET", "/github/webhook", 405}, Case{"PUT", "/github/callback", 405},
+        Case{"DELETE", "/api/v1/results/x", 405}, Case{"POST", "/healthz", 405},
+        Case{"GET", "/healthz", 200}, Case{"HEAD", "/healthz", 200}, Case{"GET", "/metrics", 200},
+        Case{"POST", "/github/webhook/", 0}, Case{"POST", "/github", 0}, Case{"GET", "/", 0},
+        Case{"POST", "/github/webhook", 200}, Case{"POST", "/github/callback", 401}}) {
     const auto response = relay->handle(get(path, method));
     ASSERT_EQ(response.has_value(), status != 0) << method << path;
     if (!response) continue;
@@ -100,8 +100,8 @@ TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
   for (const char* line : {"crosscheck_build_info{version=\"1.2.3\"} 1\n",
                            "crosscheck_requests_total{kind=\"webhook\",status=\"202\"} 1\n",
                            "crosscheck_requests_total{kind=\"webhook\",status=\"200\"} 1\n",
-                           "crosscheck_dispatches{state=\"pending\"} 4\n", "crosscheck_outbox_size 4\n",
-                           "crosscheck_outbox_age_seconds 5.000\n"})
+                           "crosscheck_dispatches{state=\"pending\"} 4\n",
+                           "crosscheck_outbox_size 4\n", "crosscheck_outbox_age_seconds 5.000\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 
@@ -120,9 +120,10 @@ TEST_F(AllowlistFileTest, AChangeIsTakenOver) {
   clock_.advance(10s);
   ASSERT_TRUE(allowlist_->poll());
   EXPECT_EQ(allowlist_->current()->backends().size(), 2U);
-  EXPECT_THAT(backends(), ElementsAre("org/four|L4|0|1700000010000000", "org/new|L2|1|1700000010000000",
-                                      "org/one|L2|1|1700000010000000", "org/three|L3|0|1700000010000000",
-                                      "org/two|L2|0|1700000010000000"));
+  EXPECT_THAT(backends(),
+              ElementsAre("org/four|L4|0|1700000010000000", "org/new|L2|1|1700000010000000",
+                          "org/one|L2|1|1700000010000000", "org/three|L3|0|1700000010000000",
+                          "org/two|L2|0|1700000010000000"));
   EXPECT_EQ(count("allowlist_versions"), 2);
   clock_.advance(10s);
   ASSERT_TRUE(allowlist_->poll());
@@ -180,7 +181,10 @@ class PathFilterTest : public test::RelayTest {
  protected:
   Answer send(PathFilter& filter, const std::string& to, const std::string& delivery = "d-1") {
     Answer result;
-    filter.send({.repo = test::repo(to), .event_type = "pull_request", .delivery_id = delivery, .pr_number = 7},
+    filter.send({.repo = test::repo(to),
+                 .event_type = "pull_request",
+                 .delivery_id = delivery,
+                 .pr_number = 7},
                 [&](Answer answer) { result = std::move(answer); });
     return result;
   }
@@ -188,7 +192,8 @@ class PathFilterTest : public test::RelayTest {
 };
 
 TEST_F(PathFilterTest, AsksOnceForADeliveryAndLeavesOutWhoIsNotConcerned) {
-  list("L2:\n  - org/aten: {paths: ['aten/**']}\n  - org/docs: {paths: ['docs/**']}\n  - org/all\n");
+  list(
+      "L2:\n  - org/aten: {paths: ['aten/**']}\n  - org/docs: {paths: ['docs/**']}\n  - org/all\n");
   int asked = 0;
   PathFilter filter{target_, *allowlist_, [&](std::int64_t pr, const GotChangedFiles& done) {
                       EXPECT_EQ(pr, 7);

@@ -36,10 +36,11 @@ class ResultsTest : public test::RelayTest {
                     std::string_view repo = "org/two") {
     net::Request request;
     request.method = "PUT";
-    request.headers.set("Authorization",
-                        "Bearer " + base::json::serialize(base::json::object{{"repository", repo}}));
+    request.headers.set("Authorization", "Bearer " + base::json::serialize(
+                                                         base::json::object{{"repository", repo}}));
     request.body = body;
-    return ResultsHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_}.handle(request, digest);
+    return ResultsHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_}.handle(
+        request, digest);
   }
   net::Response put(const std::string& body) { return put(body, base::sha256_hex(body), *store_); }
   RateLimiter limiter_{100'000};
@@ -72,7 +73,8 @@ TEST_F(ResultsTest, BadFilesAreRefusedWithAReason) {
   EXPECT_EQ(put(base::gzip("[1]\n")).status, 400);
   EXPECT_THAT(put(base::gzip("{}\n")).body, HasSubstr(":1: field schema"));
   const std::string bomb = base::gzip(std::string(2000, ' '));
-  const auto unpacked = store_results(*store_, test::repo("org/two"), base::sha256_hex(bomb), bomb, clock_.now(), 1000);
+  const auto unpacked = store_results(*store_, test::repo("org/two"), base::sha256_hex(bomb), bomb,
+                                      clock_.now(), 1000);
   ASSERT_FALSE(unpacked);
   EXPECT_EQ(unpacked.error().fault, base::Fault::too_large);
   EXPECT_EQ(put(std::string(k_results_limit + 1, 'x')).status, 413);

@@ -22,8 +22,8 @@
 #include "crosscheck/relay/target.h"
 #include "crosscheck/store/store.h"
 
-// What the relay's tests share: a real SQLite store and allowlist file in a temporary folder, a clock
-// that is moved by hand, events as GitHub sends them, a target that remembers.
+// What the relay's tests share: a real SQLite store and allowlist file in a temporary folder, a
+// clock that is moved by hand, events as GitHub sends them, a target that remembers.
 namespace crosscheck::relay::test {
 
 using namespace std::chrono_literals;
@@ -129,7 +129,8 @@ inline json::object push(std::string_view ref) {
           {"deleted", false},
           {"repository", {{"full_name", "pytorch/pytorch"}}},
           {"sender", {{"login", "somebody"}}},
-          {"commits", {{{"added", {"docs/a.md"}}, {"modified", json::array{}}, {"removed", json::array{}}}}}};
+          {"commits",
+           {{{"added", {"docs/a.md"}}, {"modified", json::array{}}, {"removed", json::array{}}}}}};
 }
 
 inline net::Request webhook(const std::string& body, const std::string& event = "pull_request",

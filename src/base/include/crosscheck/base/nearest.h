@@ -6,8 +6,8 @@
 
 namespace crosscheck::base {
 
-// The candidate that `word` is most likely a misspelling of (by edit distance, letter case ignored), or
-// empty when none is near.
+// The candidate that `word` is most likely a misspelling of (by edit distance, letter case
+// ignored), or empty when none is near.
 [[nodiscard]] std::string_view nearest(std::string_view word,
                                        std::span<const std::string_view> candidates);
 

@@ -7,8 +7,8 @@
 
 #include "crosscheck/base/result.h"
 
-// Small YAML files that people write (allowlist, settings), read strictly. Everything is text until its
-// reader says otherwise, so `012`, `no` and `1.10` stay what was written.
+// Small YAML files that people write (allowlist, settings), read strictly. Everything is text until
+// its reader says otherwise, so `012`, `no` and `1.10` stay what was written.
 namespace crosscheck::base::yaml {
 
 struct Entry;
@@ -36,9 +36,9 @@ struct Entry {
 
 [[nodiscard]] std::string_view to_string(Node::Kind kind);  // "a list", "text", …
 
-// One document. Duplicate keys, keys that are not text, anchors, aliases, tags, further documents, text
-// that is not UTF-8, and nesting deeper than 32 are errors. An empty file is Kind::null. Errors begin with
-// `source`:line:column.
+// One document. Duplicate keys, keys that are not text, anchors, aliases, tags, further documents,
+// text that is not UTF-8, and nesting deeper than 32 are errors. An empty file is Kind::null.
+// Errors begin with `source`:line:column.
 [[nodiscard]] Result<Node> parse(std::string_view text, std::string_view source);
 
 // An `invalid_input` error at `node`.

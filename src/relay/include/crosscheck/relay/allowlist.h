@@ -12,15 +12,16 @@
 
 namespace crosscheck::relay {
 
-// What a backend takes part in; each adds to the one below. L1: events are forwarded. L2: results are
-// shown. L3: a check run on pull requests that carry the device's label. L4: always, and it blocks.
+// What a backend takes part in; each adds to the one below. L1: events are forwarded. L2: results
+// are shown. L3: a check run on pull requests that carry the device's label. L4: always, and it
+// blocks.
 enum class Level : std::uint8_t { L1, L2, L3, L4 };
 [[nodiscard]] std::string_view to_string(Level level);
 [[nodiscard]] std::optional<Level> parse_level(std::string_view name);
 
 // Patterns as in a workflow's `branches:` and `paths:`: `*` stops at '/', `**` does not, `?` is one
-// character but '/', a leading `!` takes out again, the last match decides. When the first pattern takes out,
-// everything is in to begin with. No patterns: everything passes.
+// character but '/', a leading `!` takes out again, the last match decides. When the first pattern
+// takes out, everything is in to begin with. No patterns: everything passes.
 class Patterns {
  public:
   Patterns() = default;
@@ -42,8 +43,8 @@ struct Backend {
   std::vector<std::string> oncalls = {};
   bool pull_requests = true;  // takes part in pull requests and pushes
   bool nightly = true;        // reports nightly and periodic runs
-  Patterns branches = {};          // a pull request's base, a push's branch; tags always pass
-  Patterns paths = {};             // one changed file must pass
+  Patterns branches = {};     // a pull request's base, a push's branch; tags always pass
+  Patterns paths = {};        // one changed file must pass
   int line = 0;
 };
 

@@ -13,16 +13,16 @@
 
 namespace crosscheck::relay {
 
-// The allowlist in force, read from a file and again when that changes. A version that does not parse
-// is recorded with its error, and the one before stays in force. Thread-safe.
+// The allowlist in force, read from a file and again when that changes. A version that does not
+// parse is recorded with its error, and the one before stays in force. Thread-safe.
 class AllowlistFile {
  public:
   AllowlistFile(std::filesystem::path path, store::Store& store, const base::Clock& clock);
 
   // Reads the file for the first time; an error when it cannot be used.
   [[nodiscard]] base::Result<void> load();
-  // Looks whether the file has changed, and takes it over. The error is of the store or of this version;
-  // it stays in `status` until a good version is there.
+  // Looks whether the file has changed, and takes it over. The error is of the store or of this
+  // version; it stays in `status` until a good version is there.
   base::Result<void> poll();
 
   // Never null; empty before `load`.
@@ -44,11 +44,11 @@ class AllowlistFile {
   const std::filesystem::path path_;
   store::Store& store_;
   const base::Clock& clock_;
-  std::mutex refreshing_;     // one reader of the file at a time
-  std::string seen_stamp_;    // size, inode and times of what was read last
+  std::mutex refreshing_;   // one reader of the file at a time
+  std::string seen_stamp_;  // size, inode and times of what was read last
   std::string seen_digest_;
   std::optional<base::Error> seen_error_;  // what that version was refused for
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;               // guards what follows
   std::shared_ptr<const Allowlist> current_;
   Status status_;
 };

@@ -46,7 +46,8 @@ struct CallbackBody {
 // The error names the field.
 [[nodiscard]] base::Result<CallbackBody> parse_callback(const base::json::value& body);
 
-// Whether `url` may become a link: http or https, a host, no user info, no spaces or control characters.
+// Whether `url` may become a link: http or https, a host, no user info, no spaces or control
+// characters.
 [[nodiscard]] bool is_safe_url(std::string_view url);
 
 // What is stored of a report, beside the downstream's word.
@@ -60,8 +61,8 @@ struct Recorded {
   Job job;
   bool verified = true;  // false: a nightly report whose commit nobody was asked about
 };
-// One atomic transition of one job, with its result. Faults: `invalid_input` (no dispatch on record),
-// `conflict` (contradicts an earlier report), and the store's.
+// One atomic transition of one job, with its result. Faults: `invalid_input` (no dispatch on
+// record), `conflict` (contradicts an earlier report), and the store's.
 [[nodiscard]] base::Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
                                                    const CallbackBody& body,
                                                    std::int64_t run_attempt, base::Time now);
@@ -86,7 +87,8 @@ class CallbackHandler {
   RateLimiter& limiter_;
 };
 
-// A caller that may report: who it is, or the answer to give instead (not listed, L1, over the rate).
+// A caller that may report: who it is, or the answer to give instead (not listed, L1, over the
+// rate).
 [[nodiscard]] tl::expected<Reporter, net::Response> admit(const base::RepoName& repo,
                                                           const Allowlist& allowlist,
                                                           RateLimiter& limiter, base::Time now);

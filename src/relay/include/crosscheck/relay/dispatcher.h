@@ -25,9 +25,10 @@ struct DispatcherOptions {
   std::function<double()> jitter = {};  // default: random
 };
 
-// Sends what stands in the outbox. Claims due rows under a lease, recorded before anything is sent; what
-// a killed process had claimed is claimed again, at once when that process ran on this machine and this
-// SQLite file, else when the lease ends. Thread-safe but for `step`, which is for the one thread that drives it.
+// Sends what stands in the outbox. Claims due rows under a lease, recorded before anything is sent;
+// what a killed process had claimed is claimed again, at once when that process ran on this machine
+// and this SQLite file, else when the lease ends. Thread-safe but for `step`, which is for the one
+// thread that drives it.
 class Dispatcher {
  public:
   Dispatcher(store::Store& store, const base::Clock& clock, DispatchTarget& target,

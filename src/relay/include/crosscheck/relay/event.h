@@ -20,13 +20,15 @@ struct UpstreamEvent {
   std::optional<std::int64_t> pr_number;  // also of a push of the tag ciflow/<name>/<PR number>
   std::optional<std::string> pr_title;
   std::optional<std::string> head_sha;  // of a push: `after`
-  std::optional<std::string> head_ref;  // of a push: branch or tag without refs/heads/ or refs/tags/
+  std::optional<std::string>
+      head_ref;  // of a push: branch or tag without refs/heads/ or refs/tags/
   std::optional<std::string> base_sha;  // of a push: `before`
   std::optional<std::string> base_ref;
   std::optional<std::string> git_ref;  // of a push: the whole ref
   std::optional<std::string> sender;
   std::vector<std::string> labels;
-  std::optional<std::vector<std::string>> changed_files;  // of a push; nothing when not all are known
+  std::optional<std::vector<std::string>>
+      changed_files;  // of a push; nothing when not all are known
 
   // Makes what was not sent of the same pull request pointless.
   [[nodiscard]] bool supersedes() const {
@@ -50,8 +52,8 @@ struct Routed {
 [[nodiscard]] base::Result<UpstreamEvent> read_event(std::string_view type,
                                                      const base::json::value& body);
 
-// Whether a backend's participation and filters let the event through. A pull request's changed files are
-// not in its webhook: `paths` is looked at before sending.
+// Whether a backend's participation and filters let the event through. A pull request's changed
+// files are not in its webhook: `paths` is looked at before sending.
 [[nodiscard]] bool wants(const Backend& backend, const UpstreamEvent& event);
 
 }  // namespace crosscheck::relay

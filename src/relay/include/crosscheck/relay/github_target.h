@@ -16,12 +16,15 @@ class GithubTarget final : public DispatchTarget {
  public:
   // `app` outlives every dispatch in progress.
   GithubTarget(github::App& app, std::size_t concurrency)
-      : app_{app}, concurrency_{concurrency}, sending_{std::make_shared<std::atomic<std::size_t>>(0)} {}
+      : app_{app},
+        concurrency_{concurrency},
+        sending_{std::make_shared<std::atomic<std::size_t>>(0)} {}
   void send(Dispatch dispatch, std::function<void(Answer)> done) override;
   [[nodiscard]] std::size_t room() const override;
 
  private:
-  [[nodiscard]] base::Result<std::shared_ptr<const std::string>> payload_of(const Dispatch& dispatch);
+  [[nodiscard]] base::Result<std::shared_ptr<const std::string>> payload_of(
+      const Dispatch& dispatch);
 
   github::App& app_;
   const std::size_t concurrency_;

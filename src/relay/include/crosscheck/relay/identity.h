@@ -12,8 +12,8 @@
 
 namespace crosscheck::relay {
 
-// Checks a token's signature, issuer, audience and times, and returns its claims. `unauthorized` when it is not good,
-// `unavailable` when the issuer's keys cannot be had.
+// Checks a token's signature, issuer, audience and times, and returns its claims. `unauthorized`
+// when it is not good, `unavailable` when the issuer's keys cannot be had.
 using VerifyToken = std::function<base::Result<base::json::value>(std::string_view token)>;
 
 // Who calls, as a verified token says.
@@ -25,7 +25,8 @@ struct Identity {
 };
 
 // `Authorization: Bearer <token>`; the scheme in any letter case, or left out.
-[[nodiscard]] base::Result<Identity> identify(const net::Request& request, const VerifyToken& verify);
+[[nodiscard]] base::Result<Identity> identify(const net::Request& request,
+                                              const VerifyToken& verify);
 [[nodiscard]] base::Result<Identity> identity_of(const base::json::value& claims);
 
 }  // namespace crosscheck::relay

@@ -21,11 +21,12 @@ struct Accepted {
   bool duplicate = false;
   std::int64_t dispatches = 0;  // new ones; of a duplicate: dead ones that were armed again
 };
-// Keeps the event and one dispatch for each backend that wants it, in one transaction; withdraws what
-// it supersedes. The same delivery id again changes nothing but to arm dead dispatches again.
+// Keeps the event and one dispatch for each backend that wants it, in one transaction; withdraws
+// what it supersedes. The same delivery id again changes nothing but to arm dead dispatches again.
 [[nodiscard]] base::Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
-                                            std::string_view delivery_id, const UpstreamEvent& event,
-                                            std::string_view body, base::Time now);
+                                            std::string_view delivery_id,
+                                            const UpstreamEvent& event, std::string_view body,
+                                            base::Time now);
 
 struct IntakeOptions {
   base::RepoName upstream;

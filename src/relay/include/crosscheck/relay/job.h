@@ -55,9 +55,9 @@ struct Transition {
   Effect effect = Effect::advanced;
 };
 
-// Returns `job` as it stands after `report`, or why the report is refused. No `job` means that nothing
-// was reported yet. `dispatched_at` is nothing where it has no meaning (re-runs, nightly reports). Pure, so that a
-// caller who loses a store race can read again and retry.
+// Returns `job` as it stands after `report`, or why the report is refused. No `job` means that
+// nothing was reported yet. `dispatched_at` is nothing where it has no meaning (re-runs, nightly
+// reports). Pure, so that a caller who loses a store race can read again and retry.
 [[nodiscard]] base::Result<Transition, Refusal> advance(const std::optional<Job>& job,
                                                         const Report& report,
                                                         std::optional<base::Time> dispatched_at,

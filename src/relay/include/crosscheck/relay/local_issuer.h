@@ -18,8 +18,9 @@ namespace crosscheck::relay {
 [[nodiscard]] base::Result<std::string> keep_secret(const std::filesystem::path& file,
                                                     std::size_t bytes);
 
-// Local mode's stand-in for GitHub's OIDC issuer: jobs that the local target starts get their tokens
-// here as they would there. Its key and secret are kept in `state_dir`, so jobs outlive a restart. Thread-safe.
+// Local mode's stand-in for GitHub's OIDC issuer: jobs that the local target starts get their
+// tokens here as they would there. Its key and secret are kept in `state_dir`, so jobs outlive a
+// restart. Thread-safe.
 class LocalIssuer {
  public:
   [[nodiscard]] static base::Result<LocalIssuer> open(const std::filesystem::path& state_dir,

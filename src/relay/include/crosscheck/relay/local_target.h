@@ -27,8 +27,9 @@ struct LocalTargetOptions {
 };
 
 // Runs a command for each dispatch, in the environment that a GitHub workflow started by
-// `repository_dispatch` has, so that `crosscheck report` has one way. Sent means started. Output goes to
-// <jobs_dir>/<dispatch id>.log. A job outlives a relay that is killed, and reports to the next one.
+// `repository_dispatch` has, so that `crosscheck report` has one way. Sent means started. Output
+// goes to <jobs_dir>/<dispatch id>.log. A job outlives a relay that is killed, and reports to the
+// next one.
 class LocalTarget final : public DispatchTarget {
  public:
   explicit LocalTarget(LocalTargetOptions options);
@@ -37,8 +38,8 @@ class LocalTarget final : public DispatchTarget {
   void send(Dispatch dispatch, std::function<void(Answer)> done) override;
   [[nodiscard]] std::size_t room() const override;
 
-  // GET /<owner>/<repo>/actions/runs/<run id>: what the job has printed, where GitHub would show it.
-  // Nothing for other paths.
+  // GET /<owner>/<repo>/actions/runs/<run id>: what the job has printed, where GitHub would show
+  // it. Nothing for other paths.
   [[nodiscard]] std::optional<net::Response> handle(const net::Request& request) const;
 
   // Ends running jobs (TERM, KILL after `grace`) and starts no more. May be called twice.

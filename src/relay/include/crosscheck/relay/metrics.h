@@ -13,7 +13,8 @@
 
 namespace crosscheck::relay {
 
-// Counters of this process, in Prometheus' text form together with what the store holds. Thread-safe.
+// Counters of this process, in Prometheus' text form together with what the store holds.
+// Thread-safe.
 class Metrics {
  public:
   // One request of `kind` (webhook, callback, results) answered with `status`.

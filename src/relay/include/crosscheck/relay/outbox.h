@@ -35,8 +35,8 @@ struct Next {
   friend bool operator==(const Next&, const Next&) = default;
 };
 
-// What becomes of a dispatch after `answer`. `jitter` in [0, 1) spreads retries over the second half of
-// their pause. An uncertain attempt is repeated once. Pure.
+// What becomes of a dispatch after `answer`. `jitter` in [0, 1) spreads retries over the second
+// half of their pause. An uncertain attempt is repeated once. Pure.
 [[nodiscard]] Next decide(const Attempt& attempt, const Answer& answer, base::Time now,
                           const RetryPolicy& policy, double jitter);
 

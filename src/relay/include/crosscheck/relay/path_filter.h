@@ -18,20 +18,23 @@ namespace crosscheck::relay {
 
 using ChangedFiles = std::vector<std::string>;
 using GotChangedFiles = std::function<void(base::Result<std::shared_ptr<const ChangedFiles>>)>;
-// The files that a pull request of the upstream changes, as GitHub lists them. `too_large` when GitHub does
-// not list all. `done` is called exactly once, on any thread.
+// The files that a pull request of the upstream changes, as GitHub lists them. `too_large` when
+// GitHub does not list all. `done` is called exactly once, on any thread.
 using ListChangedFiles = std::function<void(std::int64_t pr_number, GotChangedFiles done)>;
 
 // GET /repos/{owner}/{repo}/pulls/{number}/files, page after page. `client` outlives the calls.
 [[nodiscard]] ListChangedFiles list_changed_files(net::Client& client, std::string api_url,
                                                   base::RepoName upstream);
 
-// Before `inner`: leaves out pull requests of which no changed file passes the backend's `paths`. What cannot be
-// found out does not lose the event: it is sent. Thread-safe.
+// Before `inner`: leaves out pull requests of which no changed file passes the backend's `paths`.
+// What cannot be found out does not lose the event: it is sent. Thread-safe.
 class PathFilter final : public DispatchTarget {
  public:
   PathFilter(DispatchTarget& inner, const AllowlistFile& allowlist, ListChangedFiles list)
-      : inner_{inner}, allowlist_{allowlist}, list_{std::move(list)}, cache_{std::make_shared<Cache>()} {}
+      : inner_{inner},
+        allowlist_{allowlist},
+        list_{std::move(list)},
+        cache_{std::make_shared<Cache>()} {}
   void send(Dispatch dispatch, std::function<void(Answer)> done) override;
   [[nodiscard]] std::size_t room() const override { return inner_.room(); }
 

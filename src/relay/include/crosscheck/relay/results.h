@@ -9,17 +9,17 @@
 
 namespace crosscheck::relay {
 
-inline constexpr std::size_t k_results_limit = std::size_t{32} << 20;             // gzipped
+inline constexpr std::size_t k_results_limit = std::size_t{32} << 20;  // gzipped
 inline constexpr std::size_t k_results_unpacked_limit = std::size_t{256} << 20;
 
 enum class Stored : std::uint8_t { added, duplicate };
 
-// Keeps a result file under `digest` and reads it into runs, in one transaction. Idempotent. Faults:
-// `invalid_input` (digest, gzip or a line's field is wrong), `too_large`, and the store's.
-[[nodiscard]] base::Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
-                                                 std::string_view digest, std::string_view gzipped,
-                                                 base::Time now,
-                                                 std::size_t unpacked_limit = k_results_unpacked_limit);
+// Keeps a result file under `digest` and reads it into runs, in one transaction. Idempotent.
+// Faults: `invalid_input` (digest, gzip or a line's field is wrong), `too_large`, and the store's.
+[[nodiscard]] base::Result<Stored> store_results(
+    store::Store& store, const base::RepoName& repo, std::string_view digest,
+    std::string_view gzipped, base::Time now,
+    std::size_t unpacked_limit = k_results_unpacked_limit);
 
 // PUT /api/v1/results/<sha256 of the gzipped bytes>. Thread-safe.
 class ResultsHandler {

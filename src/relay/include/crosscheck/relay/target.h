@@ -19,7 +19,8 @@ struct Dispatch {
   std::string event_type = {};
   std::string delivery_id = {};
   std::optional<std::int64_t> pr_number = {};
-  std::shared_ptr<const std::string> body = {};  // the webhook's, whole; shared by the delivery's dispatches
+  std::shared_ptr<const std::string> body =
+      {};  // the webhook's, whole; shared by the delivery's dispatches
   int attempt = 1;
 };
 
