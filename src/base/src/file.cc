@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 
 #include "crosscheck/base/digest.h"
@@ -47,6 +48,15 @@ int write_all(int fd, std::string_view bytes) {
   return 0;
 }
 
+// Where writing cannot mean replacing: a device, a pipe, a stream of this process.
+std::optional<Fd> open_in_place(const std::filesystem::path& path) {
+  if (path == "/dev/stdout") return Fd{::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
+  if (path == "/dev/stderr") return Fd{::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)};
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return std::nullopt;
+  return Fd{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};  // a folder is refused here
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit) {
@@ -77,6 +87,11 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t lim
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
                                    unsigned mode) {
+  if (const auto special = open_in_place(path)) {
+    const int error = *special ? write_all(special->get(), bytes) : errno;
+    if (error != 0) return write_failure(path, error);
+    return {};
+  }
   const std::string beside = fmt::format("{}.{}.tmp", path.string(), random_hex(6));
   Fd file{::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0700U)};
   if (!file) return write_failure(path, errno);

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 #include <tuple>
 
@@ -18,6 +21,9 @@ namespace {
 
 constexpr std::size_t k_message_limit = 4 * 1024;
 constexpr std::size_t k_detail_limit = 64 * 1024;
+constexpr std::size_t k_run_id_limit = 256;
+constexpr std::size_t k_fingerprint_limit = 128;
+constexpr std::int64_t k_year_us = std::int64_t{366} * 24 * 3600 * 1'000'000;
 constexpr std::string_view k_what = "run results";
 
 // At a character's edge; `text` is UTF-8.
@@ -48,20 +54,13 @@ json::value number_value(double number) {
 }
 
 std::string header_line(const RunHeader& header) {
-  const Combination& c = header.combination;
   json::object environment;
   for (const auto& [name, value] : header.environment) environment[utf8(name)] = utf8(value);
   json::array command;
   for (const std::string& argument : header.command) command.emplace_back(utf8(argument));
   return json::serialize(json::object{{"schema", RunHeader::k_schema},
                                       {"run_id", utf8(header.run_id)},
-                                      {"combination",
-                                       {{"backend", utf8(c.backend)},
-                                        {"backend_revision", utf8(c.backend_revision)},
-                                        {"core_revision", utf8(c.core_revision)},
-                                        {"suite_revision", utf8(c.suite_revision)},
-                                        {"device", utf8(c.device)},
-                                        {"environment_digest", utf8(c.environment_digest)}}},
+                                      {"combination", to_json(header.combination)},
                                       {"command", std::move(command)},
                                       {"selection", utf8(header.selection)},
                                       {"started_at", to_rfc3339(header.started_at)},
@@ -79,16 +78,7 @@ std::string result_line(const TestResult& result) {
   if (!result.fingerprint.empty()) line["fingerprint"] = utf8(result.fingerprint);
   if (!result.message.empty()) line["message"] = cut(utf8(result.message), k_message_limit);
   if (!result.detail.empty()) line["detail"] = cut(utf8(result.detail), k_detail_limit);
-  if (result.mismatch) {
-    json::object& mismatch = line["mismatch"].emplace_object();
-    const auto set = [&mismatch](std::string_view name, std::optional<double> number) {
-      if (number) mismatch[name] = number_value(*number);
-    };
-    set("absolute", result.mismatch->absolute);
-    set("relative", result.mismatch->relative);
-    set("absolute_tolerance", result.mismatch->absolute_tolerance);
-    set("relative_tolerance", result.mismatch->relative_tolerance);
-  }
+  if (result.mismatch) line["mismatch"] = to_json(*result.mismatch);
   return json::serialize(line);
 }
 
@@ -101,6 +91,11 @@ class LineReader {
   std::string text(std::string_view path) { return take(require_string(root_, path)); }
   std::string text_or_empty(std::string_view path) {
     return take(optional_string(root_, path)).value_or("");
+  }
+  // What is looked up by it must be short.
+  std::string key(std::string_view path, std::string text, std::size_t limit) {
+    if (text.size() > limit) refuse(path, fmt::format("over {} bytes", limit));
+    return text;
   }
   std::int64_t integer(std::string_view path, std::int64_t least, std::int64_t most) {
     const std::int64_t value = take(require_int(root_, path));
@@ -159,7 +154,7 @@ Result<RunHeader> read_header(const json::value& root) {
                 "use a crosscheck at least as new as the one that wrote it");
   }
   RunHeader header;
-  header.run_id = in.text("run_id");
+  header.run_id = in.key("run_id", in.text("run_id"), k_run_id_limit);
   header.combination = {.backend = in.text("combination.backend"),
                         .backend_revision = in.text("combination.backend_revision"),
                         .core_revision = in.text("combination.core_revision"),
@@ -194,9 +189,8 @@ Result<RunHeader> read_header(const json::value& root) {
   return header;
 }
 
-std::optional<double> read_number(LineReader& in, const json::object& mismatch,
-                                  std::string_view name) {
-  const json::value* value = mismatch.if_contains(name);
+Result<std::optional<double>> read_number(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
   if (value == nullptr || value->is_null()) return std::nullopt;
   if (value->is_number()) return value->to_number<double>();
   if (const auto* text = value->if_string()) {
@@ -204,8 +198,8 @@ std::optional<double> read_number(LineReader& in, const json::object& mismatch,
     if (*text == "inf") return std::numeric_limits<double>::infinity();
     if (*text == "-inf") return -std::numeric_limits<double>::infinity();
   }
-  in.refuse(fmt::format("mismatch.{}", name), R"(expected a number, "nan", "inf" or "-inf")");
-  return std::nullopt;
+  return fail(Fault::invalid_input,
+              fmt::format(R"({}: expected a number, "nan", "inf" or "-inf")", name));
 }
 
 Result<TestResult> read_result(const json::value& root, std::size_t line) {
@@ -216,6 +210,7 @@ Result<TestResult> read_result(const json::value& root, std::size_t line) {
   result.id.method = in.text("method");
   const json::object* variant = in.object("variant", false);
   result.id.variant = variant != nullptr ? canonical_json(*variant) : "{}";
+  if (const auto field = too_long(result.id)) in.refuse(*field, "too long");
   result.node_id = in.text_or_empty("node");
   result.attempt = static_cast<int>(in.integer("attempt", 1, std::numeric_limits<int>::max()));
   const std::string outcome = in.text("outcome");
@@ -231,20 +226,42 @@ Result<TestResult> read_result(const json::value& root, std::size_t line) {
       in.refuse("kind", fmt::format("'{}' is no kind of failure", cut(kind, 64)));
     }
   }
-  result.fingerprint = in.text_or_empty("fingerprint");
+  result.fingerprint = in.key("fingerprint", in.text_or_empty("fingerprint"), k_fingerprint_limit);
   result.message = cut(in.text_or_empty("message"), k_message_limit);
   result.detail = cut(in.text_or_empty("detail"), k_detail_limit);
-  result.duration =
-      Duration{in.integer("duration_us", 0, std::numeric_limits<std::int64_t>::max())};
+  // So that sums of them hold.
+  result.duration = Duration{in.integer("duration_us", 0, k_year_us)};
   if (const json::object* mismatch = in.object("mismatch", false)) {
-    result.mismatch =
-        Mismatch{.absolute = read_number(in, *mismatch, "absolute"),
-                 .relative = read_number(in, *mismatch, "relative"),
-                 .absolute_tolerance = read_number(in, *mismatch, "absolute_tolerance"),
-                 .relative_tolerance = read_number(in, *mismatch, "relative_tolerance")};
+    if (auto read = read_mismatch(*mismatch)) {
+      result.mismatch = *read;
+    } else {
+      const auto& message = read.error().message;
+      const auto colon = message.find(": ");
+      in.refuse("mismatch." + message.substr(0, colon), message.substr(colon + 2));
+    }
   }
   if (in.failed()) return in.error();
   return result;
+}
+
+// The first line that says again what an earlier one said; results begin on the second.
+Result<void> refuse_repeated(const std::vector<TestResult>& results) {
+  const auto key = [&](std::size_t i) { return std::tie(results[i].id, results[i].attempt); };
+  std::vector<std::size_t> order(results.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::tuple{key(a), a} < std::tuple{key(b), b};
+  });
+  std::optional<std::pair<std::size_t, std::size_t>> first;  // the later, the earlier
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (key(order[i - 1]) != key(order[i])) continue;
+    if (!first || order[i] < first->first) first = {order[i], order[i - 1]};
+  }
+  if (!first) return {};
+  const auto& [again, before] = *first;
+  return fail(Fault::invalid_input,
+              fmt::format("{}:{}: attempt {} of {} stands on line {} already", k_what, again + 2,
+                          results[again].attempt, to_string(results[again].id), before + 2));
 }
 
 }  // namespace
@@ -257,27 +274,74 @@ std::string to_string(const TestId& id) {
   return text;
 }
 
+std::optional<std::string_view> too_long(const TestId& id) {
+  if (id.file.size() > TestId::k_file_limit) return "file";
+  if (id.class_name.size() > TestId::k_name_limit) return "class";
+  if (id.method.size() > TestId::k_name_limit) return "method";
+  if (id.variant.size() > TestId::k_variant_limit) return "variant";
+  return std::nullopt;
+}
+
+std::string TestId::digest() const {
+  return sha256_hex(canonical_json(json::array{file, class_name, method, variant}));
+}
+
 std::string Combination::digest() const {
   return sha256_hex(canonical_json(json::array{backend, backend_revision, core_revision,
                                                suite_revision, device, environment_digest}));
 }
 
-OutcomeCounts RunResults::counts() const {
-  struct Latest {
-    int attempt;
-    Outcome outcome;
+json::object to_json(const Combination& combination) {
+  return {{"backend", utf8(combination.backend)},
+          {"backend_revision", utf8(combination.backend_revision)},
+          {"core_revision", utf8(combination.core_revision)},
+          {"suite_revision", utf8(combination.suite_revision)},
+          {"device", utf8(combination.device)},
+          {"environment_digest", utf8(combination.environment_digest)}};
+}
+
+json::object to_json(const Mismatch& mismatch) {
+  json::object object;
+  const auto set = [&object](std::string_view name, std::optional<double> number) {
+    if (number) object[name] = number_value(*number);
   };
-  // The node tells apart tests whose collected parameters are the same.
-  std::map<std::tuple<const TestId&, std::string_view>, Latest> latest;
+  set("absolute", mismatch.absolute);
+  set("relative", mismatch.relative);
+  set("absolute_tolerance", mismatch.absolute_tolerance);
+  set("relative_tolerance", mismatch.relative_tolerance);
+  return object;
+}
+
+Result<Mismatch> read_mismatch(const json::object& object) {
+  Mismatch mismatch;
+  for (const auto& [name, field] : {std::pair{"absolute", &Mismatch::absolute},
+                                    {"relative", &Mismatch::relative},
+                                    {"absolute_tolerance", &Mismatch::absolute_tolerance},
+                                    {"relative_tolerance", &Mismatch::relative_tolerance}}) {
+    auto number = read_number(object, name);
+    if (!number) return tl::unexpected{number.error()};
+    mismatch.*field = *number;
+  }
+  return mismatch;
+}
+
+std::vector<const TestResult*> RunResults::latest() const {
+  std::vector<const TestResult*> latest;
+  std::map<std::reference_wrapper<const TestId>, std::size_t, std::less<TestId>> at;
   for (const TestResult& result : results) {
-    const auto [it, added] =
-        latest.try_emplace({result.id, result.node_id}, Latest{result.attempt, result.outcome});
-    if (!added && result.attempt >= it->second.attempt) {
-      it->second = {result.attempt, result.outcome};
+    const auto [entry, added] = at.emplace(result.id, latest.size());
+    if (added) {
+      latest.push_back(&result);
+    } else if (result.attempt >= latest[entry->second]->attempt) {
+      latest[entry->second] = &result;
     }
   }
+  return latest;
+}
+
+OutcomeCounts RunResults::counts() const {
   OutcomeCounts counts;
-  for (const auto& [test, last] : latest) counts.add(last.outcome);
+  for (const TestResult* result : latest()) counts.add(result->outcome);
   return counts;
 }
 
@@ -333,6 +397,7 @@ Result<RunResults> parse_run_results(std::string_view text) {
                     ? fmt::format("{}: the file is empty", k_what)
                     : fmt::format("{}:{}: the file is cut off: no \"end\" line", k_what, number));
   }
+  if (auto once = refuse_repeated(run.results); !once) return tl::unexpected{once.error()};
   return run;
 }
 

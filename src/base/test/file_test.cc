@@ -81,6 +81,25 @@ TEST(File, FailedWriteLeavesTheOldBytesAndNothingBeside) {
   EXPECT_EQ(entries(folder.path()), 1U);
 }
 
+TEST(File, WhatIsNoRegularFileIsWrittenToAndStays) {
+  const TemporaryFolder folder;
+  const fs::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string seen;
+  std::thread reader{[&] { seen = read_file(pipe).value(); }};
+  EXPECT_TRUE(write_file_atomically(pipe, "through"));
+  reader.join();
+  EXPECT_EQ(seen, "through");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  const fs::path link = folder.path() / "link";
+  fs::create_symlink("/dev/null", link);
+  EXPECT_TRUE(write_file_atomically(link, "x"));
+  EXPECT_TRUE(write_file_atomically("/dev/null", "x"));
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(entries(folder.path()), 2U);
+}
+
 TEST(File, AReaderSeesOldOrNewNeverHalf) {
   const TemporaryFolder folder;
   const fs::path path = folder.path() / "a";

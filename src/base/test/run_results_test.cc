@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -105,10 +106,11 @@ TEST(RunResults, RoundTripOfRandomRuns) {
           .fingerprint = text(),
           .message = text(),
           .detail = text(),
-          .duration = Duration{static_cast<std::int64_t>(random() >> 1)}};
+          .duration = Duration{static_cast<std::int64_t>(random() >> 20)}};
       if (random() % 2 == 0) {
         result.mismatch = Mismatch{.absolute = static_cast<double>(random() % 1000) / 16};
       }
+      result.id.method += std::to_string(n);  // no two are one
       run.results.push_back(std::move(result));
     }
     const std::string lines = to_json_lines(run);
@@ -149,6 +151,10 @@ TEST(RunResults, ErrorsNameLineAndField) {
                 "run results:3: field attempt: 0 is not between"},
            Case{R"("attempt":2)", R"("attempt":4294967297)", "run results:3: field attempt: "},
            Case{R"("duration_us":9)", R"("duration_us":-9)", "run results:3: field duration_us: "},
+           Case{R"("duration_us":9)", R"("duration_us":9223372036854775807)",
+                "run results:3: field duration_us: "},
+           Case{R"("attempt":2)", R"("attempt":1)",
+                "run results:3: attempt 1 of test_ops.py::TestOps::test_forward"},
            Case{R"("absolute":)", R"("absolute":"x","other":)",
                 "run results:2: field mismatch.absolute: "},
            Case{R"("variant":{)", R"("variant":[],"v":{)", "run results:2: field variant: "},
@@ -218,11 +224,48 @@ TEST(RunResults, CountsTheLatestAttemptOfEachTest) {
   EXPECT_EQ(run.counts(), expected);
   std::swap(run.results[0], run.results[1]);  // the order of the lines says nothing
   EXPECT_EQ(run.counts(), expected);
-  // Same parameters, another node: another test.
+  // The node is an address, not an identity.
   run.results.push_back(run.results[1]);
   run.results.back().node_id = "other";
-  expected.add(Outcome::failed);
   EXPECT_EQ(run.counts(), expected);
+}
+
+// Identities are looked up by index, and an index has little room for a row.
+TEST(RunResults, OverlongIdentitiesAreRefused) {
+  struct Case {
+    const char* field;
+    std::size_t limit;
+    std::function<void(RunResults&, std::string)> set;
+  };
+  for (const auto& [field, limit, set] : {
+           Case{"run_id", 256,
+                [](RunResults& r, std::string t) { r.header.run_id = std::move(t); }},
+           Case{"file", 1024, [](RunResults& r, std::string t) { r.results[0].id.file = t; }},
+           Case{"class", 512, [](RunResults& r, std::string t) { r.results[0].id.class_name = t; }},
+           Case{"method", 512, [](RunResults& r, std::string t) { r.results[0].id.method = t; }},
+           Case{"variant", 4096,
+                [](RunResults& r, std::string t) {
+                  constexpr std::size_t k_around = 8;  // {"x":""}
+                  r.results[0].id.variant = R"({"x":")" + t.substr(k_around) + R"("})";
+                }},
+           Case{"fingerprint", 128,
+                [](RunResults& r, std::string t) { r.results[0].fingerprint = t; }},
+       }) {
+    RunResults run = sample();
+    set(run, std::string(limit, 'x'));
+    EXPECT_EQ(error_of(to_json_lines(run)), "no error") << field;
+    set(run, std::string(limit + 1, 'x'));
+    EXPECT_THAT(error_of(to_json_lines(run)), HasSubstr(std::string{"field "} + field + ": "));
+  }
+}
+
+TEST(RunResults, TheFirstRepetitionIsNamedWithBothLines) {
+  RunResults run = sample();
+  run.results.push_back(run.results[2]);
+  run.results.push_back(run.results[0]);
+  run.results.back().node_id = "other";
+  EXPECT_EQ(error_of(to_json_lines(run)),
+            "run results:5: attempt 1 of test_x.py::test_function stands on line 4 already");
 }
 
 TEST(Combination, DigestSeparatesFields) {
@@ -236,6 +279,12 @@ TEST(Combination, DigestSeparatesFields) {
   b.environment_digest = "h";
   EXPECT_NE(a.digest(), b.digest());
   EXPECT_EQ(a.digest(), "0493e85ba2187bbbb339f89b297cb615ff462086914ea529c517fde7d8a936a8");
+}
+
+TEST(TestId, DigestSeparatesFields) {
+  EXPECT_EQ((TestId{"a", "b", "c", "{}"}.digest().size()), 64U);
+  EXPECT_NE((TestId{"a", "b", "c", "{}"}.digest()), (TestId{"ab", "", "c", "{}"}.digest()));
+  EXPECT_NE((TestId{"a", "b", "c", "{}"}.digest()), (TestId{"a", "", "bc", "{}"}.digest()));
 }
 
 TEST(TestId, ReadsLikeANodeId) {

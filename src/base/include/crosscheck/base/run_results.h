@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,16 +20,25 @@ namespace crosscheck::base {
 // ({"device":"refdev:0","dtype":"float32","op":"add"} plus other parameters); never parsed from a
 // name. Class and method are the names as written in the file, before instantiation for a device.
 struct TestId {
+  // In bytes: what a results file and an inventory may hold.
+  static constexpr std::size_t k_file_limit = 1024;
+  static constexpr std::size_t k_name_limit = 512;  // of a class or a method
+  static constexpr std::size_t k_variant_limit = 4096;
+
   std::string file = {};        // relative to the suite's root, `/` separated
   std::string class_name = {};  // empty for a function outside a class
   std::string method = {};
   std::string variant = {};  // "{}" where there is none
 
+  // sha256 over the four, the test's identity.
+  [[nodiscard]] std::string digest() const;
   friend bool operator==(const TestId&, const TestId&) = default;
   friend auto operator<=>(const TestId&, const TestId&) = default;
 };
 // "file::Class::method{variant}", for people and logs.
 [[nodiscard]] std::string to_string(const TestId& id);
+// The field that is over its limit ("variant"); nothing if all are within.
+[[nodiscard]] std::optional<std::string_view> too_long(const TestId& id);
 
 // The unit that is run, shown and compared: one revision of each axis, a device, an environment.
 struct Combination {
@@ -43,6 +53,8 @@ struct Combination {
   [[nodiscard]] std::string digest() const;
   friend bool operator==(const Combination&, const Combination&) = default;
 };
+// The six by their names, without the digest.
+[[nodiscard]] boost::json::object to_json(const Combination& combination);
 
 // The numbers of a mismatch, where the message holds them.
 struct Mismatch {
@@ -52,6 +64,9 @@ struct Mismatch {
   std::optional<double> relative_tolerance = {};
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
+// What is not a finite number is the text "nan", "inf" or "-inf". The error names the field.
+[[nodiscard]] boost::json::object to_json(const Mismatch& mismatch);
+[[nodiscard]] Result<Mismatch> read_mismatch(const boost::json::object& object);
 
 struct TestResult {
   TestId id = {};
@@ -83,14 +98,17 @@ struct RunResults {
   RunHeader header;
   std::vector<TestResult> results;
 
-  // Latest attempt of each test only.
+  // Of each test the latest attempt, in the order in which tests first come. They point into
+  // `results`.
+  [[nodiscard]] std::vector<const TestResult*> latest() const;
+  // Of the latest attempts.
   [[nodiscard]] OutcomeCounts counts() const;
 };
 
 // First line the header, then a line a result, last line {"end": <number of results>}: a file cut
 // off is noticed.
 [[nodiscard]] std::string to_json_lines(const RunResults& run);
-// The error names line and field.
+// The error names line and field. One attempt of one test that comes twice is refused.
 [[nodiscard]] Result<RunResults> parse_run_results(std::string_view text);
 
 }  // namespace crosscheck::base
