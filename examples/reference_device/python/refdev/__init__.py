@@ -8,7 +8,7 @@ lacks the others. REFDEV_CONFIG names a JSON file:
      "memory_mib": 4096}
 
 `operators` may also be "all" or a list of names such as "aten::add.out"; a fault may also be raise,
-crash or hang. Every member may be left out. This module is also what PyTorch knows as `torch.refdev`.
+crash or hang. Every member may be left out. PyTorch knows this module as `torch.refdev`.
 """
 
 from __future__ import annotations
