@@ -76,7 +76,12 @@ def misbehave(name, node):
         emit("internal_error", type="KeyError", message="the plugin broke", traceback="")
         sys.exit(5)
     elif what == "fails":
-        finish(node, "failed", type="AssertionError", message="Scalars are not close!\n\nAbsolute difference: 0.5 (up to 1e-05 allowed)")
+        finish(
+            node,
+            "failed",
+            type="AssertionError",
+            message="Scalars are not close!\n\nAbsolute difference: 0.5 (up to 1e-05 allowed)",
+        )
         return False
     elif what == "unknown":
         emit("weather", forecast="rain")
@@ -96,9 +101,18 @@ def misbehave(name, node):
 
 
 def environment(request):
-    emit("environment", schema=1, probe="fake", python="3", torch=os.environ.get("FAKE_TORCH", "9.9.9"),
-         torch_git="abc", pytest="0", device={"type": request["device"]["name"], "count": 1, "name": "fake"},
-         suite="sha256:1", facts={"machine": "fake"})
+    emit(
+        "environment",
+        schema=1,
+        probe="fake",
+        python="3",
+        torch=os.environ.get("FAKE_TORCH", "9.9.9"),
+        torch_git="abc",
+        pytest="0",
+        device={"type": request["device"]["name"], "count": 1, "name": "fake"},
+        suite="sha256:1",
+        facts={"machine": "fake"},
+    )
 
 
 def run(request):
@@ -145,11 +159,26 @@ def collect(request):
         if "dies" in file:
             os.kill(os.getpid(), signal.SIGSEGV)
         if "broken" in file:
-            emit("collect_error", file=file, type="SyntaxError", message="invalid syntax", traceback="")
+            emit(
+                "collect_error",
+                file=file,
+                type="SyntaxError",
+                message="invalid syntax",
+                traceback="",
+            )
             continue
         for name in ("one", "two"):
-            emit("test", node=f"{file}::TestX::{name}", file=file, **{"class": "TestX"}, method=name,
-                 variant={}, line=1, markers=[], quick=name == "one")
+            emit(
+                "test",
+                node=f"{file}::TestX::{name}",
+                file=file,
+                **{"class": "TestX"},
+                method=name,
+                variant={},
+                line=1,
+                markers=[],
+                quick=name == "one",
+            )
     emit("end")
 
 
@@ -157,8 +186,11 @@ def main():
     verb = sys.argv[1]
     request = json.loads(sys.stdin.read())
     if os.environ.get("FAKE_NO_TORCH"):
-        emit("environment_error", what="torch",
-             message="torch cannot be imported by x: ModuleNotFoundError: No module named 'torch'")
+        emit(
+            "environment_error",
+            what="torch",
+            message="torch cannot be imported by x: ModuleNotFoundError: No module named 'torch'",
+        )
         sys.exit(4)
     {"environment": environment, "collect": collect, "run": run}[verb](request)
 
