@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/repo_name.h"
@@ -175,13 +176,8 @@ std::optional<base::Mismatch> read_mismatch(const std::optional<std::string>& te
   if (!text) return std::nullopt;
   const auto value = base::parse_json(*text, "mismatch");
   if (!value || !value->is_object()) return std::nullopt;
-  const auto number = [&](std::string_view key) -> std::optional<double> {
-    const auto* item = value->get_object().if_contains(key);
-    if (!item || !item->is_number()) return std::nullopt;
-    return item->to_number<double>();
-  };
-  return base::Mismatch{number("absolute"), number("relative"), number("absolute_tolerance"),
-                        number("relative_tolerance")};
+  const auto mismatch = base::read_mismatch(value->get_object());
+  return mismatch ? std::optional{*mismatch} : std::nullopt;
 }
 
 // "$3, $4, $5" for three values after two; appends them to `parameters`.
@@ -308,6 +304,7 @@ Result<std::vector<Job>> Queries::jobs_of(const std::vector<Delivery>& deliverie
 
 Result<void> Queries::add_counts(std::vector<Change>& changes) {
   std::set<std::string> digests;
+  using File = std::pair<std::string, std::string>;  // whose, and its digest
   const auto each_job = [&](auto use) {
     for (auto& change : changes) {
       for (auto& backend : change.backends) {
@@ -322,14 +319,17 @@ Result<void> Queries::add_counts(std::vector<Change>& changes) {
   Parameters parameters;
   const auto list = in_list(parameters, std::vector<std::string>{digests.begin(), digests.end()});
   auto rows = tx_.query(
-      fmt::format(
-          "SELECT results_digest, counts FROM runs WHERE results_digest IN ({}) ORDER BY id", list),
+      fmt::format("SELECT repo_key, results_digest, counts FROM runs WHERE results_digest IN ({}) "
+                  "AND finished_at IS NOT NULL ORDER BY id",
+                  list),
       parameters);
   if (!rows) return tl::unexpected(rows.error());
-  std::map<std::string, base::OutcomeCounts> counts;
-  for (const auto& row : *rows) counts.try_emplace(row.text(0), read_counts(row.text(1)));
+  std::map<File, base::OutcomeCounts> counts;
+  for (const auto& row : *rows) {
+    counts.try_emplace({row.text(0), row.text(1)}, read_counts(row.text(2)));
+  }
   each_job([&](Job& job) {
-    if (const auto found = counts.find(job.results_digest); found != counts.end()) {
+    if (const auto found = counts.find({job.repo_key, job.results_digest}); found != counts.end()) {
       job.counts = found->second;
     }
   });
@@ -472,14 +472,15 @@ Result<Queries::GridPage> Queries::grid(std::string_view repo_key, const GridFil
   return page;
 }
 
-Result<std::optional<Run>> Queries::run(const std::string& results_digest) {
-  if (results_digest.empty()) return std::nullopt;
+Result<std::optional<Run>> Queries::run_of(const Job& job) {
+  if (job.results_digest.empty()) return std::nullopt;
   auto rows = tx_.query(
       "SELECT r.id, r.run_key, r.command, r.selection, r.environment, r.started_at, r.finished_at, "
       "r.counts, c.backend, c.backend_revision, c.core_revision, c.suite_revision, c.device, "
       "c.environment_digest FROM runs r JOIN combinations c ON c.digest = r.combination "
-      "WHERE r.results_digest = $1 ORDER BY r.id LIMIT 1",
-      {results_digest});
+      "WHERE r.results_digest = $1 AND r.repo_key = $2 AND r.finished_at IS NOT NULL "
+      "ORDER BY r.id LIMIT 1",
+      {job.results_digest, job.repo_key});
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty()) return std::nullopt;
   const Row& row = rows->front();
@@ -614,7 +615,7 @@ Result<std::optional<JobPage>> Queries::job(std::int64_t id, std::optional<TestF
     page.attempts.push_back(std::move(latest.job));
     page.attempts.insert(page.attempts.end(), latest.earlier.begin(), latest.earlier.end());
   }
-  auto found = run(page.job.results_digest);
+  auto found = run_of(page.job);
   if (!found) return tl::unexpected(found.error());
   page.run = std::move(*found);
   if (page.run) {

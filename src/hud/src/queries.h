@@ -52,7 +52,7 @@ class Queries {
                                             const std::vector<std::string>& values,
                                             std::string_view repo_key);
   base::Result<void> add_counts(std::vector<Change>& changes);
-  base::Result<std::optional<Run>> run(const std::string& results_digest);
+  base::Result<std::optional<Run>> run_of(const Job& job);
   base::Result<std::vector<Cluster>> clusters(std::int64_t run);
   base::Result<void> add_tests(JobPage& page);
 

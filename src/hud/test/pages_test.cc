@@ -617,6 +617,7 @@ TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
   seed.run(Seed::run_of("r", {Seed::test("test_x", "add", "float32", base::Outcome::failed,
                                          base::FailureKind::other, "boom")}),
            "digest");
+  seed.run(Seed::run_of("of another", {}), "not its own", "other/repo");
   SeedJob job{.delivery_id = "n",
               .event_type = "nightly",
               .repo = "a/b",
@@ -626,7 +627,7 @@ TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
               .digest = "digest"};
   const auto lies = seed.job(job);
   job.run_id = "2";
-  job.digest = "not uploaded";
+  job.digest = "not its own";  // and not uploaded by a/b
   const auto waits = seed.job(job);
   job.run_id = "3";
   job.digest.reset();

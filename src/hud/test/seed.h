@@ -139,9 +139,10 @@ class Seed {
          j.digest});
   }
 
-  void run(const base::RunResults& results, const std::string& digest) {
+  void run(const base::RunResults& results, const std::string& digest,
+           const std::string& repo = "a/b") {
     const auto done = store_.write([&](store::Tx& tx) -> base::Result<void> {
-      auto id = store::import_run(tx, results, digest);
+      auto id = store::import_run(tx, results, {repo, digest});
       if (!id) return tl::unexpected(id.error());
       return {};
     });
@@ -317,13 +318,13 @@ inline Seeded seed_fleet(store::Store& store) {
   }
   seeded.failed_run = Seed::run_of("run-7f3a", tests);
   const std::string digest(64, 'a');
-  seed.run(seeded.failed_run, digest);
+  seed.run(seeded.failed_run, digest, "acme/refdev");
   std::vector<base::TestResult> good;
   for (const auto& test : tests) {
     if (!base::is_failure(test.outcome)) good.push_back(test);
   }
   const std::string good_digest(64, 'b');
-  seed.run(Seed::run_of("run-7f39", good), good_digest);
+  seed.run(Seed::run_of("run-7f39", good), good_digest, "acme/refdev");
 
   int run_id = 17'750'210;
   for (std::size_t day = 0; day < 40; ++day) {

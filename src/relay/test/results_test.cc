@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/base/run_results.h"
@@ -103,11 +106,53 @@ TEST_F(ResultsTest, AFailingStoreNeverLeavesHalf) {
     const auto response = put(file, base::sha256_hex(file), faulty);
     if (faulty.calls() < n) break;
     EXPECT_EQ(response.status, 503) << n;
+    // What is there of it is shown nowhere, and the next attempt goes on from it.
     EXPECT_EQ(count("result_files"), n - 1);
-    EXPECT_EQ(count("runs"), n - 1);
-    EXPECT_EQ(count("test_results"), n - 1);
+    EXPECT_EQ(count("runs WHERE finished_at IS NOT NULL"), n - 1);
     EXPECT_EQ(put(file).status, 201) << n;
+    EXPECT_EQ(count("runs"), n);
+    EXPECT_EQ(count("test_results"), n);
   }
+}
+
+TEST_F(ResultsTest, TheSameFileOfAnotherRepositoryIsItsOwn) {
+  const std::string file = base::gzip(results("run-1"));
+  const std::string digest = base::sha256_hex(file);
+  EXPECT_EQ(put(file, digest, *store_, "org/two").status, 201);
+  EXPECT_EQ(put(file, digest, *store_, "ORG/four").status, 201);
+  EXPECT_THAT(rows("SELECT repo_key, run_key FROM runs ORDER BY id", 2),
+              ::testing::ElementsAre("org/two|run-1", "org/four|run-1"));
+  EXPECT_EQ(count("result_files"), 2);
+}
+
+TEST_F(ResultsTest, TooManyLinesAreRefusedBeforeTheyAreRead) {
+  const auto response = put(base::gzip(std::string(k_results_count_limit + 3, '\n')));
+  EXPECT_EQ(response.status, 413);
+  EXPECT_THAT(response.body, HasSubstr("500000 results"));
+}
+
+TEST(ImportGate, OneReadsAndTwoWait) {
+  ImportGate gate{1h};
+  std::atomic<int> came = 0;
+  std::vector<std::thread> waiting;
+  {
+    const auto first = gate.enter();
+    EXPECT_TRUE(first);
+    for (int i = 0; i < 2; ++i)
+      waiting.emplace_back([&] { came += static_cast<bool>(gate.enter()) ? 1 : 0; });
+    // Once both wait, a further one is sent away; until then it would wait for the first.
+    while (gate.waiting() < 2) std::this_thread::yield();
+    EXPECT_FALSE(gate.enter());
+  }
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_EQ(came, 2);
+  EXPECT_TRUE(gate.enter());
+}
+
+TEST(ImportGate, NobodyWaitsForEver) {
+  ImportGate gate{1ms};
+  const auto first = gate.enter();
+  EXPECT_FALSE(gate.enter());
 }
 
 }  // namespace

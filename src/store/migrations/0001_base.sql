@@ -86,13 +86,15 @@ CREATE INDEX jobs_sha ON jobs (head_sha, repo_key);
 CREATE INDEX jobs_results ON jobs (results_digest);
 CREATE INDEX jobs_running ON jobs (state, started_at);
 
--- Uploaded result files, by digest of the gzipped bytes, each at most 32 MiB.
+-- Uploaded result files, by digest of the gzipped bytes, each at most 32 MiB. A file is its uploader's:
+-- what another repository uploads is another's, though the bytes are the same.
 CREATE TABLE result_files (
-  digest TEXT NOT NULL PRIMARY KEY,
-  repo_key TEXT NOT NULL,                 -- who uploaded it first
+  repo_key TEXT NOT NULL,
+  digest TEXT NOT NULL,
   size BIGINT NOT NULL,
   bytes {{bytes}} NOT NULL,
-  received_at BIGINT NOT NULL
+  received_at BIGINT NOT NULL,
+  PRIMARY KEY (repo_key, digest)
 );
 
 CREATE TABLE combinations (
@@ -108,26 +110,28 @@ CREATE TABLE combinations (
 -- One run of tests: made here by `crosscheck run`, or read from a result file.
 CREATE TABLE runs (
   id {{identity}},
-  run_key TEXT NOT NULL UNIQUE,           -- the run's own id
+  repo_key TEXT NOT NULL,                 -- whose file it was read from; '' for a run made here
+  run_key TEXT NOT NULL,                  -- the run's own id
   results_digest TEXT,                    -- the file it was read from
   combination TEXT NOT NULL REFERENCES combinations (digest),
   command TEXT NOT NULL,                  -- JSON array
   selection TEXT NOT NULL,
   environment TEXT NOT NULL,              -- JSON object
   started_at BIGINT NOT NULL,
-  finished_at BIGINT,                     -- none: still running, or died
-  counts TEXT NOT NULL DEFAULT '{}'       -- JSON: outcome name to number, latest attempts
+  finished_at BIGINT,                     -- none: still running or being read, or died
+  counts TEXT NOT NULL DEFAULT '{}',      -- JSON: outcome name to number, latest attempts
+  UNIQUE (repo_key, run_key)
 );
-CREATE INDEX runs_results ON runs (results_digest);
+CREATE INDEX runs_results ON runs (results_digest, repo_key);
 CREATE INDEX runs_combination ON runs (combination, started_at);
 
 CREATE TABLE tests (
   id {{identity}},
+  digest TEXT NOT NULL UNIQUE,            -- of the four: PostgreSQL has no room for them in an index
   file TEXT NOT NULL,
   class_name TEXT NOT NULL,
   method TEXT NOT NULL,
-  variant TEXT NOT NULL,                  -- canonical JSON
-  UNIQUE (file, class_name, method, variant)
+  variant TEXT NOT NULL                   -- canonical JSON
 );
 
 CREATE TABLE test_results (

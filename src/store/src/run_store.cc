@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <optional>
 
 #include "crosscheck/base/json.h"
 
@@ -25,19 +25,6 @@ std::string to_json(const std::vector<std::pair<std::string, std::string>>& fact
   return base::canonical_json(object);
 }
 
-std::optional<std::string> to_json(const std::optional<base::Mismatch>& mismatch) {
-  if (!mismatch) return std::nullopt;
-  json::object object;
-  const auto set = [&](const char* name, const std::optional<double>& value) {
-    if (value) object[name] = *value;
-  };
-  set("absolute", mismatch->absolute);
-  set("relative", mismatch->relative);
-  set("absolute_tolerance", mismatch->absolute_tolerance);
-  set("relative_tolerance", mismatch->relative_tolerance);
-  return base::canonical_json(object);
-}
-
 // "($1, $2), ($3, $4)" for 2 rows of 2 columns, beginning after placeholder `before`. `casts` gives
 // a column its type where PostgreSQL cannot tell it.
 std::string value_rows(std::size_t rows, std::span<const char* const> casts, std::size_t before) {
@@ -57,29 +44,25 @@ std::string value_rows(std::size_t rows, std::span<const char* const> casts, std
   return out;
 }
 
-constexpr std::array k_test_columns{"TEXT", "TEXT", "TEXT", "TEXT"};
-constexpr std::array k_result_columns{"TEXT", "TEXT", "TEXT", "TEXT", "BIGINT", "TEXT",  "TEXT",
-                                      "TEXT", "TEXT", "TEXT", "TEXT", "TEXT",   "BIGINT"};
+constexpr std::array k_test_columns{"TEXT", "TEXT", "TEXT", "TEXT", "TEXT"};
+constexpr std::array k_result_columns{"TEXT", "BIGINT", "TEXT", "TEXT", "TEXT",
+                                      "TEXT", "TEXT",   "TEXT", "TEXT", "BIGINT"};
 
 std::string insert_tests_sql(std::size_t rows) {
-  return "INSERT INTO tests (file, class_name, method, variant) VALUES " +
+  return "INSERT INTO tests (digest, file, class_name, method, variant) VALUES " +
          value_rows(rows, k_test_columns, 0) + " ON CONFLICT DO NOTHING";
 }
 
 std::string insert_results_sql(std::size_t rows) {
-  return "WITH given (file, class_name, method, variant, attempt, outcome, kind, fingerprint, "
-         "node_id, "
-         "message, detail, mismatch, duration_us) AS (VALUES " +
+  return "WITH given (digest, attempt, outcome, kind, fingerprint, node_id, message, detail, "
+         "mismatch, duration_us) AS (VALUES " +
          value_rows(rows, k_result_columns, 1) +
          ") INSERT INTO test_results (run, test, attempt, outcome, kind, fingerprint, node_id, "
-         "message, "
-         "detail, mismatch, duration_us) "
+         "message, detail, mismatch, duration_us) "
          "SELECT $1, tests.id, given.attempt, given.outcome, given.kind, given.fingerprint, "
          "given.node_id, given.message, given.detail, given.mismatch, given.duration_us "
          // Says to SQLite's planner which table to begin with.
-         "FROM given CROSS JOIN tests "
-         "WHERE tests.file = given.file AND tests.class_name = given.class_name "
-         "AND tests.method = given.method AND tests.variant = given.variant "
+         "FROM given CROSS JOIN tests WHERE tests.digest = given.digest "
          "ON CONFLICT DO NOTHING";
 }
 
@@ -91,11 +74,12 @@ Result<void> add_chunk(Tx& tx, std::int64_t run, std::span<const base::TestResul
   rows.reserve(1 + results.size() * k_result_columns.size());
   rows.emplace_back(run);
   for (const base::TestResult& result : results) {
+    const std::string digest = result.id.digest();
     for (const std::string* part :
-         {&result.id.file, &result.id.class_name, &result.id.method, &result.id.variant}) {
+         {&digest, &result.id.file, &result.id.class_name, &result.id.method, &result.id.variant}) {
       tests.emplace_back(*part);
-      rows.emplace_back(*part);
     }
+    rows.emplace_back(digest);
     rows.emplace_back(result.attempt);
     rows.emplace_back(to_string(result.outcome));
     rows.emplace_back(to_string(result.kind));
@@ -103,7 +87,9 @@ Result<void> add_chunk(Tx& tx, std::int64_t run, std::span<const base::TestResul
     rows.emplace_back(result.node_id);
     rows.emplace_back(result.message);
     rows.emplace_back(result.detail);
-    rows.emplace_back(to_json(result.mismatch));
+    rows.emplace_back(result.mismatch
+                          ? std::optional{base::canonical_json(base::to_json(*result.mismatch))}
+                          : std::nullopt);
     rows.emplace_back(std::int64_t{result.duration.count()});
   }
   if (auto done = tx.execute(tests_sql, tests); !done) return tl::unexpected(done.error());
@@ -111,9 +97,9 @@ Result<void> add_chunk(Tx& tx, std::int64_t run, std::span<const base::TestResul
   return {};
 }
 
-}  // namespace
-
-Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header) {
+// The new run's id; nothing when there is one of that id.
+Result<std::optional<std::int64_t>> insert_run(Tx& tx, const base::RunHeader& header,
+                                               const ResultFile& file) {
   const base::Combination& combination = header.combination;
   const std::string digest = combination.digest();
   auto known = tx.execute(
@@ -123,18 +109,28 @@ Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header) {
        combination.suite_revision, combination.device, combination.environment_digest});
   if (!known) return tl::unexpected(known.error());
   auto rows = tx.query(
-      "INSERT INTO runs (run_key, combination, command, selection, environment, started_at) "
-      "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
-      {header.run_id, digest, to_json(header.command), header.selection,
-       to_json(header.environment), header.started_at});
+      "INSERT INTO runs (repo_key, run_key, results_digest, combination, command, selection, "
+      "environment, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+      "ON CONFLICT DO NOTHING RETURNING id",
+      {file.repo_key, header.run_id,
+       file.digest.empty() ? std::nullopt : std::optional{file.digest}, digest,
+       to_json(header.command), header.selection, to_json(header.environment), header.started_at});
   if (!rows) return tl::unexpected(rows.error());
-  if (rows->empty()) return fail(Fault::conflict, "there is a run '" + header.run_id + "' already");
+  if (rows->empty()) return std::nullopt;
   return rows->front().integer(0);
 }
 
-Result<void> add_results(Tx& tx, std::int64_t run, const std::vector<base::TestResult>& results) {
+}  // namespace
+
+Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header) {
+  auto begun = insert_run(tx, header, {});
+  if (!begun) return tl::unexpected(begun.error());
+  if (!*begun) return fail(Fault::conflict, "there is a run '" + header.run_id + "' already");
+  return **begun;
+}
+
+Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestResult> rest) {
   // Few sizes, so that an engine prepares few statements; large ones first, for few round trips.
-  std::span<const base::TestResult> rest{results};
   for (const std::size_t size : {std::size_t{64}, std::size_t{8}, std::size_t{1}}) {
     if (rest.size() < size) continue;
     const std::string tests_sql = insert_tests_sql(size);
@@ -164,33 +160,35 @@ Result<void> finish_run(Tx& tx, std::int64_t run, base::Time finished_at) {
   return {};
 }
 
-Result<std::int64_t> import_run(Tx& tx, const base::RunResults& run,
-                                std::string_view results_digest) {
-  const std::string& key = run.header.run_id;
-  auto stored = tx.query("SELECT id, results_digest FROM runs WHERE run_key = $1", {key});
-  if (!stored) return tl::unexpected(stored.error());
-  std::int64_t id = 0;
-  if (!stored->empty()) {
-    id = stored->front().integer(0);
-    const auto digest = stored->front().optional_text(1);
-    if (digest == results_digest) return id;
-    if (digest) {
-      return fail(Fault::conflict,
-                  "run '" + key + "' was stored from another file (" + digest->substr(0, 12) + ")");
-    }
-  } else {
-    auto begun = begin_run(tx, run.header);
-    if (!begun) return begun;
-    id = *begun;
-    if (auto added = add_results(tx, id, run.results); !added) return tl::unexpected(added.error());
-    if (auto ended = finish_run(tx, id, run.header.finished_at); !ended) {
-      return tl::unexpected(ended.error());
-    }
+Result<Import> begin_import(Tx& tx, const base::RunHeader& header, const ResultFile& file) {
+  auto begun = insert_run(tx, header, file);
+  if (!begun) return tl::unexpected(begun.error());
+  if (*begun) return Import{**begun, false};
+  auto rows = tx.query(
+      "SELECT id, results_digest, finished_at FROM runs WHERE repo_key = $1 AND run_key = $2",
+      {file.repo_key, header.run_id});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty()) return fail(Fault::busy, "run '" + header.run_id + "' is being stored");
+  const Row& row = rows->front();
+  const std::string stored = row.optional_text(1).value_or("");
+  if (stored != file.digest) {
+    return fail(Fault::conflict, "run '" + header.run_id + "' was stored from another file (" +
+                                     stored.substr(0, 12) + ")");
   }
-  auto marked =
-      tx.execute("UPDATE runs SET results_digest = $2 WHERE id = $1", {id, results_digest});
-  if (!marked) return tl::unexpected(marked.error());
-  return id;
+  return Import{row.integer(0), !row.is_null(2)};
+}
+
+Result<std::int64_t> import_run(Tx& tx, const base::RunResults& run, const ResultFile& file) {
+  auto import = begin_import(tx, run.header, file);
+  if (!import) return tl::unexpected(import.error());
+  if (import->complete) return import->run;
+  if (auto added = add_results(tx, import->run, run.results); !added) {
+    return tl::unexpected(added.error());
+  }
+  if (auto ended = finish_run(tx, import->run, run.header.finished_at); !ended) {
+    return tl::unexpected(ended.error());
+  }
+  return import->run;
 }
 
 }  // namespace crosscheck::store

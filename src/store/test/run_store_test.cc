@@ -1,6 +1,10 @@
 #include "crosscheck/store/run_store.h"
 
 #include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <span>
 #include <thread>
 
 #include "harness.h"
@@ -17,7 +21,7 @@ using base::TestResult;
 class RunStore : public StoreTest {
  protected:
   Result<std::int64_t> import(const RunResults& run, const std::string& digest) {
-    return store().write_value([&](Tx& tx) { return import_run(tx, run, digest); });
+    return store().write_value([&](Tx& tx) { return import_run(tx, run, {"a/b", digest}); });
   }
   std::string text(const std::string& sql) { return query(sql).at(0).text(0); }
 };
@@ -100,7 +104,7 @@ TEST_P(RunStore, ARunIdIsUsedOnce) {
 
 TEST_P(RunStore, FinishingNoRunIsNotFound) {
   EXPECT_FAULT(store().write([](Tx& tx) { return finish_run(tx, 77, {}); }), Fault::not_found);
-  EXPECT_FAULT(store().write([](Tx& tx) { return add_results(tx, 77, {result(1)}); }),
+  EXPECT_FAULT(store().write([](Tx& tx) { return add_results(tx, 77, std::vector{result(1)}); }),
                Fault::conflict);
   EXPECT_EQ(count("tests"), 0);
 }
@@ -121,14 +125,39 @@ TEST_P(RunStore, ImportsOnce) {
   EXPECT_EQ(count("combinations"), 1);
 }
 
-TEST_P(RunStore, AnImportLeavesARunMadeHereAsItIs) {
+TEST_P(RunStore, ARunIdIsItsUploadersOwn) {
   const RunResults run = make_run("r1", 20);
-  auto id = store().write_value([&](Tx& tx) { return begin_run(tx, run.header); });
-  ASSERT_OK(id);
-  EXPECT_EQ(import(run, "d1"), *id);
-  EXPECT_EQ(text("SELECT results_digest FROM runs"), "d1");
-  EXPECT_EQ(count("test_results"), 0);
-  EXPECT_EQ(import(run, "d1"), *id);
+  auto here = store().write_value([&](Tx& tx) { return begin_run(tx, run.header); });
+  ASSERT_OK(here);
+  const auto first = import(run, "d1");
+  ASSERT_OK(first);
+  EXPECT_NE(*first, *here);
+  const auto other = store().write_value(
+      [&](Tx& tx) { return import_run(tx, make_run("r1", 3), {"other/repo", "d2"}); });
+  ASSERT_OK(other);
+  EXPECT_EQ(count("runs"), 3);
+  EXPECT_EQ(text("SELECT repo_key FROM runs WHERE results_digest = 'd2'"), "other/repo");
+  EXPECT_TRUE(query("SELECT results_digest FROM runs WHERE repo_key = ''").at(0).is_null(0));
+}
+
+TEST_P(RunStore, AnImportThatWasCutOffGoesOn) {
+  const RunResults run = make_run("r1", 20);
+  const ResultFile file{"a/b", "d1"};
+  const auto begin = [&] {
+    return store().write_value([&](Tx& tx) { return begin_import(tx, run.header, file); });
+  };
+  const auto begun = begin();
+  ASSERT_OK(begun);
+  EXPECT_FALSE(begun->complete);
+  EXPECT_OK(store().write(
+      [&](Tx& tx) { return add_results(tx, begun->run, std::span{run.results}.first(7)); }));
+  EXPECT_FAULT(import(make_run("r1", 20), "d2"), Fault::conflict);
+  EXPECT_EQ(import(run, "d1"), begun->run);
+  EXPECT_EQ(count("test_results"), 20);
+  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"passed":20})");
+  const auto again = begin();
+  ASSERT_OK(again);
+  EXPECT_TRUE(again->complete);
 }
 
 TEST_P(RunStore, ImportsOfOneRunAtOnceMakeOne) {
@@ -153,11 +182,41 @@ TEST_P(RunStore, ImportsOfTheSameTestsAtOnceShareThem) {
   EXPECT_EQ(count("test_results"), 800);
 }
 
+// An engine's index has less room for a row than the longest identity takes.
+TEST_P(RunStore, KeepsTheLongestIdentitiesApart) {
+  RunResults run = make_run("long", 3);
+  std::mt19937_64 random{7};  // what compresses would fit
+  const auto noise = [&](std::size_t size) {
+    std::string text(size, '\0');
+    for (char& c : text) c = static_cast<char>(' ' + 4 + random() % 90);
+    for (char& c : text) c = c == '\\' || c == '"' ? '_' : c;
+    return text;
+  };
+  const std::string variant = noise(base::TestId::k_variant_limit - 9);
+  run.results[0].id = {noise(base::TestId::k_file_limit), noise(base::TestId::k_name_limit),
+                       noise(base::TestId::k_name_limit), R"({"x":")" + variant + R"(1"})"};
+  run.results[1].id = run.results[0].id;
+  run.results[1].id.variant = R"({"x":")" + variant + R"(2"})";
+  EXPECT_FALSE(base::too_long(run.results[0].id));
+  EXPECT_OK(import(run, "d1"));
+  EXPECT_EQ(count("tests"), 3);
+  EXPECT_EQ(count("test_results"), 3);
+}
+
+TEST_P(RunStore, KeepsAMismatchThatIsNoNumber) {
+  RunResults run = make_run("r1", 1);
+  run.results[0].mismatch =
+      base::Mismatch{std::numeric_limits<double>::infinity(), std::nan(""), 1e-5, std::nullopt};
+  EXPECT_OK(import(run, "d1"));
+  EXPECT_EQ(text("SELECT mismatch FROM test_results"),
+            R"({"absolute":"inf","absolute_tolerance":1E-5,"relative":"nan"})");
+}
+
 TEST_P(RunStore, TenThousandResultsTakeFewCalls) {
   const RunResults run = make_run("big", 10'000);
   FaultyStore counting{store()};
   const auto begin = std::chrono::steady_clock::now();
-  ASSERT_OK(counting.write_value([&](Tx& tx) { return import_run(tx, run, "d1"); }));
+  ASSERT_OK(counting.write_value([&](Tx& tx) { return import_run(tx, run, {"a/b", "d1"}); }));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   RecordProperty("seconds", std::to_string(took.count()));
   EXPECT_EQ(count("test_results"), 10'000);
@@ -174,7 +233,8 @@ TEST(RunStoreFaults, AFailingImportLeavesNothing) {
     ASSERT_LT(n, 1000);
     FaultyStore store{**inner};
     store.fail_at(n, Fault::full);
-    const auto imported = store.write_value([&](Tx& tx) { return import_run(tx, run, "d1"); });
+    const auto imported =
+        store.write_value([&](Tx& tx) { return import_run(tx, run, {"a/b", "d1"}); });
     if (imported) {
       EXPECT_LT(store.calls(), n);
       EXPECT_GT(n, 5);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string_view>
 
 #include "crosscheck/relay/allowlist_file.h"
@@ -12,25 +15,61 @@ namespace crosscheck::relay {
 inline constexpr std::size_t k_results_limit = std::size_t{32} << 20;  // gzipped
 inline constexpr std::size_t k_results_unpacked_limit = std::size_t{256} << 20;
 
+inline constexpr std::size_t k_results_count_limit = 500'000;
+
 enum class Stored : std::uint8_t { added, duplicate };
 
-// Keeps a result file under `digest` and reads it into runs, in one transaction. Idempotent.
-// Faults: `invalid_input` (digest, gzip or a line's field is wrong), `too_large`, and the store's.
+// Keeps a result file under `digest` and reads it into a run, both the uploader's own. Idempotent.
+// Goes in several transactions, so that nobody waits long for the store's writer: until the last
+// one no page shows the run, and what a failure leaves is completed by the next attempt. Faults:
+// `invalid_input` (digest, gzip or a line's field is wrong), `too_large`, `conflict` (a run of that
+// id came from another file), and the store's.
 [[nodiscard]] base::Result<Stored> store_results(
     store::Store& store, const base::RepoName& repo, std::string_view digest,
     std::string_view gzipped, base::Time now,
     std::size_t unpacked_limit = k_results_unpacked_limit);
 
+// Lets one upload at a time be unpacked and read; few may wait. Thread-safe.
+class ImportGate {
+ public:
+  explicit ImportGate(std::chrono::milliseconds longest_wait) : longest_wait_{longest_wait} {}
+  class Pass {
+   public:
+    explicit Pass(ImportGate* gate) : gate_{gate} {}
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+    ~Pass();
+    explicit operator bool() const { return gate_ != nullptr; }
+
+   private:
+    ImportGate* gate_;
+  };
+  // False when too many wait, or it was waited for too long.
+  [[nodiscard]] Pass enter();
+  [[nodiscard]] int waiting();
+
+ private:
+  // Those who wait each hold one of the server's handlers: it must have others left.
+  static constexpr int k_most_waiting = 2;
+  const std::chrono::milliseconds longest_wait_;
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;
+  int waiting_ = 0;
+};
+
 // PUT /api/v1/results/<sha256 of the gzipped bytes>. Thread-safe.
 class ResultsHandler {
  public:
   ResultsHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
-                 VerifyToken verify, RateLimiter& limiter)
+                 VerifyToken verify, RateLimiter& limiter,
+                 std::chrono::milliseconds longest_wait = std::chrono::seconds{10})
       : store_{store},
         allowlist_{allowlist},
         clock_{clock},
         verify_{std::move(verify)},
-        limiter_{limiter} {}
+        limiter_{limiter},
+        gate_{longest_wait} {}
   [[nodiscard]] net::Response handle(const net::Request& request, std::string_view digest);
 
  private:
@@ -39,6 +78,7 @@ class ResultsHandler {
   const base::Clock& clock_;
   const VerifyToken verify_;
   RateLimiter& limiter_;
+  ImportGate gate_;
 };
 
 }  // namespace crosscheck::relay

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <span>
 #include <string_view>
 
 #include "crosscheck/base/run_results.h"
@@ -16,13 +15,27 @@ namespace crosscheck::store {
 [[nodiscard]] base::Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header);
 // Appends results of a run; the same (test, attempt) again changes nothing.
 [[nodiscard]] base::Result<void> add_results(Tx& tx, std::int64_t run,
-                                             const std::vector<base::TestResult>& results);
+                                             std::span<const base::TestResult> results);
 // Sets the end and the counts (from what is stored).
 [[nodiscard]] base::Result<void> finish_run(Tx& tx, std::int64_t run, base::Time finished_at);
 
-// A whole run from a file. Idempotent: a run that is there with the same digest, or made here by
-// `crosscheck run` under the same run id, is left as it is and only gets its `results_digest`.
+// A result file and whose it is. Run ids are the uploader's own: the same id of another repository,
+// or of a run made here, is another run.
+struct ResultFile {
+  std::string_view repo_key;
+  std::string_view digest;
+};
+struct Import {
+  std::int64_t run = 0;
+  bool complete = false;  // the file was read before
+};
+// Begins to read a run from a file, or goes on where an earlier attempt was cut off: `add_results`
+// follow, in one transaction or in several, then `finish_run`. `conflict` when the uploader stored
+// a run of that id from another file.
+[[nodiscard]] base::Result<Import> begin_import(Tx& tx, const base::RunHeader& header,
+                                                const ResultFile& file);
+// All of it in one transaction. Idempotent.
 [[nodiscard]] base::Result<std::int64_t> import_run(Tx& tx, const base::RunResults& run,
-                                                    std::string_view results_digest);
+                                                    const ResultFile& file);
 
 }  // namespace crosscheck::store
