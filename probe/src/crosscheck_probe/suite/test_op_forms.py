@@ -10,6 +10,14 @@ from crosscheck_suite import SuiteCase
 from torch.testing._internal.common_device_type import OpDTypes, instantiate_device_type_tests, ops
 from torch.utils._pytree import tree_map
 
+# Their `out` takes something else than their result, or what they write there is wrong on the CPU.
+_NO_PLAIN_OUT = ("_batch_norm_with_update", "fft.ihfft2", "fft.ihfftn", "histogramdd")
+
+# What they compute, or whether they do, depends on their input's strides.
+_NEEDS_LAYOUT = frozenset(
+    ("as_strided", "as_strided_copy", "as_strided_scatter", "native_group_norm", "view_as_complex")
+)
+
 
 def _strided(value: Any) -> Any:
     """Returns `value` with every tensor spread over every second element of a larger one."""
@@ -45,7 +53,10 @@ class TestOperatorForms(SuiteCase):
         if tried == 0:
             self.skipTest(f"no sample of {op.full_name} can be written in place")
 
-    @ops([op for op in comparable_ops() if op.supports_out], allowed_dtypes=(torch.float32,))
+    @ops(
+        [op for op in comparable_ops() if op.supports_out and not op.name.endswith(_NO_PLAIN_OUT)],
+        allowed_dtypes=(torch.float32,),
+    )
     def test_out(self, device: str, dtype: torch.dtype, op: Any) -> None:
         tried = 0
         for sample in samples_of(op, dtype):
@@ -53,7 +64,7 @@ class TestOperatorForms(SuiteCase):
             expected = op(sample.input, *sample.args, **sample.kwargs)
             if isinstance(expected, torch.Tensor):
                 out: Any = torch.empty_like(expected, device=device)
-            elif isinstance(expected, (list, tuple)):
+            elif isinstance(expected, tuple) and not sample.kwargs.get("as_tuple"):
                 out = tuple(torch.empty_like(e, device=device) for e in expected)
             else:
                 continue
@@ -66,7 +77,7 @@ class TestOperatorForms(SuiteCase):
         if tried == 0:
             self.skipTest(f"no sample of {op.full_name} has a result to write into")
 
-    @ops(comparable_ops(), dtypes=OpDTypes.any_one)
+    @ops([op for op in comparable_ops() if op.name not in _NEEDS_LAYOUT], dtypes=OpDTypes.any_one)
     def test_strided_inputs(self, device: str, dtype: torch.dtype, op: Any) -> None:
         tried = 0
         for sample in samples_of(op, dtype, 4):
@@ -76,8 +87,6 @@ class TestOperatorForms(SuiteCase):
             spread = _strided(on_device.input)
             args, kwargs = _strided(list(on_device.args)), _strided(on_device.kwargs)
             expected = op(sample.input, *sample.args, **sample.kwargs)
-            if op.name.split(".")[-1] in ("as_strided", "as_strided_scatter", "stride"):
-                continue
             actual = op(spread, *args, **kwargs)
             if is_up_to_gauge(op):
                 expected = sample.output_process_fn_grad(expected)

@@ -71,7 +71,7 @@ def _flipped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class TestViews(SuiteCase):
-    @quick(lambda dtype, view: dtype is torch.float32 and view < "n")
+    @quick(lambda dtype, view: dtype in (torch.float32, torch.int64) and view < "n")
     @dtypes(*_DTYPES)
     @parametrize("view", sorted(_VIEWS))
     def test_values(self, device: str, dtype: torch.dtype, view: str) -> None:
