@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/process.h"
@@ -41,10 +42,11 @@ constexpr std::string_view k_audience = "pytorch-cross-repo-ci-relay";
 
 struct Options {
   std::string program;
-  std::string examples;    // the JSON file of @octokit/webhooks-examples
-  std::string postgresql;  // a server's URL; empty: those figures are left out
-  std::string out;         // where the JSON goes
-  double scale = 1.0;      // of the number of requests
+  std::string examples;          // the JSON file of @octokit/webhooks-examples
+  std::string postgresql;        // a server's URL; empty: those figures are left out
+  std::string out;               // where the JSON goes
+  std::string folder = "build";  // on the disk that is measured
+  double scale = 1.0;            // of the number of requests
   bool check = false;
 };
 
@@ -136,11 +138,18 @@ std::string webhook(const std::string& delivery_id, const std::string& body) {
               body);
 }
 
+// As spread as GitHub's, and the same for the same `name`.
+std::string delivery_id(const std::string& name) {
+  const std::string hex = base::sha256_hex(name);
+  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
+                     hex.substr(16, 4), hex.substr(20, 12));
+}
+
 std::vector<std::string> webhooks(Payloads& payloads, const std::string& prefix, int count) {
   std::vector<std::string> made;
   static int number = 0;
   for (int i = 0; i < count; ++i) {
-    made.push_back(webhook(fmt::format("{}-{}", prefix, i),
+    made.push_back(webhook(delivery_id(fmt::format("{}-{}", prefix, i)),
                            json::serialize(payloads.make(++number, k_body_bytes))));
   }
   return made;
@@ -171,7 +180,7 @@ std::vector<std::string> callbacks(Payloads& payloads, const github::SigningKey&
     for (const bool is_end : {false, true}) {
       json::value body{
           {"event_type", "pull_request"},
-          {"delivery_id", fmt::format("{}-{}", prefix, job / k_repositories)},
+          {"delivery_id", delivery_id(fmt::format("{}-{}", prefix, job / k_repositories))},
           {"payload", echo},
           {"workflow",
            {{"schema_version", "1"},
@@ -295,8 +304,8 @@ struct Figure {
 class Bench {
  public:
   explicit Bench(Options options) : options_{std::move(options)}, payloads_{options_.examples} {
-    std::string name = (fs::current_path() / "build" / "bench.XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) give_up("no folder can be made in build/");
+    std::string name = (fs::absolute(options_.folder) / "bench.XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) give_up("no folder can be made in " + options_.folder);
     folder_ = name;
     std::string allowlist = "L2:\n";
     for (int i = 0; i < k_repositories; ++i) allowlist += "  - " + repository(i) + "\n";
@@ -389,7 +398,7 @@ class Bench {
       const Load load = send_all(relay.port(), {requests[static_cast<std::size_t>(i)]}, 1);
       must_be(202, load, "webhooks");
       latencies.push_back(load.latencies.front());
-      arrive(fmt::format("idle-{}", i));
+      arrive(delivery_id(fmt::format("idle-{}", i)));
       // The answers are recorded, and the relay is at rest.
       std::this_thread::sleep_for(30ms);
     }
@@ -475,10 +484,10 @@ class Bench {
       const auto requests = webhooks(payloads_, prefix, 1);
       const auto began = Steady::now();
       must_be(202, send_all(relay.port(), requests, 1), "webhooks");
-      arrive(prefix + "-0");
+      const std::string id = delivery_id(prefix + "-0");
+      arrive(id);
       // The double counts a dispatch when it arrives; its answer takes 50 ms more.
-      return std::chrono::duration_cast<microseconds>(github_.seen(prefix + "-0").last - began) +
-             50ms;
+      return std::chrono::duration_cast<microseconds>(github_.seen(id).last - began) + 50ms;
     };
     std::vector<microseconds> warm;
     std::vector<microseconds> cold;
@@ -589,6 +598,7 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--postgresql", options.postgresql, "The URL of an empty database");
   app.add_option("--out", options.out, "Where the figures go, as JSON");
+  app.add_option("--folder", options.folder, "Where the database lies: on the disk to be measured");
   app.add_option("--scale", options.scale, "Of the number of requests; 1 is what is published");
   app.add_flag("--check", options.check, "Exit with 1 when a figure is missed");
   CLI11_PARSE(app, argc, argv);
