@@ -22,6 +22,13 @@ class Postgres {
   }
 
   Postgres() : process_{start(input_, output_)} { url_ = read_line(); }
+  Postgres(const Postgres&) = delete;
+  Postgres& operator=(const Postgres&) = delete;
+  // Lets the script end by itself: killed, it would leave its folder.
+  ~Postgres() {
+    input_.reset();
+    static_cast<void>(process_.wait());
+  }
 
   // Of a new, empty database.
   [[nodiscard]] std::string make_database() {
