@@ -5,6 +5,7 @@
 #include <pqxx/connection>
 #include <pqxx/errorhandler>
 #include <pqxx/except>
+#include <pqxx/nontransaction>
 #include <pqxx/notification>
 #include <pqxx/result>
 #include <pqxx/transaction>
@@ -14,6 +15,8 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <random>
 #include <set>
 #include <thread>
@@ -48,6 +51,7 @@ using base::Fault;
 using base::Result;
 using Body = std::function<Result<void>(Tx&)>;
 using SteadyTime = std::chrono::steady_clock::time_point;
+using NameSet = std::set<std::string, std::less<>>;
 
 constexpr std::size_t k_writers = 8;
 constexpr std::size_t k_cached_statements = 256;
@@ -308,20 +312,15 @@ class PostgresTx final : public ScriptTx {
 
   void notify(std::string_view channel) override { channels_.emplace(channel); }
 
-  // Runs `body` and what it asked to notify; the caller commits.
+  // The caller commits, and then notifies `channels`.
   std::optional<Failure> run(const Body& body) {
     auto done = guarded(body, *this);
-    if (done && !failed_) {
-      for (const std::string& channel : channels_) {
-        auto sent = query("SELECT pg_notify($1, $2)", {k_channel, channel});
-        if (!sent) break;
-      }
-    }
     // Whether to try again is for the first failed call to say; in words, a body may say more.
     if (failed_ && (done || failed_->retry != Retry::no)) return failed_;
     if (!done) return Failure{done.error()};
     return std::nullopt;
   }
+  [[nodiscard]] const NameSet& channels() const { return channels_; }
 
  private:
   template <class T, class F>
@@ -340,17 +339,18 @@ class PostgresTx final : public ScriptTx {
   Connection& connection_;
   pqxx::transaction_base& transaction_;
   std::optional<Failure> failed_;
-  std::set<std::string, std::less<>> channels_;
+  NameSet channels_;
 };
 
-// One transaction of the given kind, once.
+// One transaction of the given kind, once. `channels` gets what is to be notified of the commit.
 template <class Transaction>
-std::optional<Failure> run_once(Connection& connection, const Body& body) {
+std::optional<Failure> run_once(Connection& connection, const Body& body, NameSet& channels) {
   try {
     Transaction transaction{connection.pq()};
     PostgresTx tx{connection, transaction};
     if (auto failed = tx.run(body)) return failed;  // leaving rolls back
     transaction.commit();
+    channels = tx.channels();
     return std::nullopt;
   } catch (const pqxx::in_doubt_error&) {
     return Failure{
@@ -367,10 +367,92 @@ using Write = pqxx::transaction<pqxx::serializable, pqxx::read_write>;
 using Read = pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>;
 using Migrate = pqxx::transaction<pqxx::read_committed, pqxx::read_write>;
 
+// Tells other processes what was committed here, on a connection of its own, once for what came in
+// meanwhile. A NOTIFY inside the transaction would let one transaction at a time commit in the
+// whole database, each with a sync of its own.
+class Notifier {
+ public:
+  explicit Notifier(std::string url) : url_{std::move(url)} {}
+  Notifier(const Notifier&) = delete;
+  Notifier& operator=(const Notifier&) = delete;
+
+  ~Notifier() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock{mutex_};
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void start() {
+    thread_ = start_thread([this] { loop(); });
+  }
+
+  void send(const NameSet& channels) {
+    {
+      const std::lock_guard lock{mutex_};
+      pending_.insert(channels.begin(), channels.end());
+    }
+    wake_.notify_one();
+  }
+
+  // The server's process that our notifications come from; 0 before the first.
+  [[nodiscard]] int process() const { return process_; }
+
+ private:
+  void loop() {
+    while (true) {
+      NameSet channels;
+      {
+        std::unique_lock lock{mutex_};
+        wake_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
+        if (pending_.empty()) return;
+        channels.swap(pending_);
+      }
+      // Who was not told polls: a server that is away is not waited for.
+      if (!tell(channels)) static_cast<void>(tell(channels));
+    }
+  }
+
+  bool tell(const NameSet& channels) {
+    try {
+      if (!connection_) {
+        auto opened = Connection::open(url_, std::chrono::seconds{10});
+        if (!opened) return false;
+        connection_ = std::move(*opened);
+        process_ = connection_->pq().backendpid();
+      }
+      pqxx::nontransaction work{connection_->pq()};
+      for (const std::string& channel : channels) {
+        connection_->run(work, "SELECT pg_notify($1, $2)", {k_channel, channel});
+      }
+      return true;
+    } catch (const std::exception& exception) {
+      base::log::warning("notifier_lost",
+                         {{"database", redact(url_)}, {"error", first_line(exception.what())}});
+      connection_.reset();
+      return false;
+    }
+  }
+
+  const std::string url_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  NameSet pending_;                         // guarded by mutex_
+  bool stopping_ = false;                   // guarded by mutex_
+  std::unique_ptr<Connection> connection_;  // the thread's
+  std::atomic<int> process_{0};
+  std::thread thread_;
+};
+
 // Waits for NOTIFY on a connection of its own, made again whenever it breaks.
 class Listener {
  public:
-  Listener(std::string url, Channels& channels) : url_{std::move(url)}, channels_{channels} {}
+  // What `own` sent is not heard here: it was signalled at its commit.
+  Listener(std::string url, Channels& channels, const Notifier& own)
+      : url_{std::move(url)}, channels_{channels}, own_{own} {}
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
@@ -394,12 +476,15 @@ class Listener {
  private:
   class Receiver final : public pqxx::notification_receiver {
    public:
-    Receiver(pqxx::connection_base& connection, Channels& channels)
-        : notification_receiver{connection, k_channel}, channels_{channels} {}
-    void operator()(const std::string& payload, int) override { channels_.signal(payload); }
+    Receiver(pqxx::connection_base& connection, Channels& channels, const Notifier& own)
+        : notification_receiver{connection, k_channel}, channels_{channels}, own_{own} {}
+    void operator()(const std::string& payload, int process) override {
+      if (process != own_.process()) channels_.signal(payload);
+    }
 
    private:
     Channels& channels_;
+    const Notifier& own_;
   };
 
   Result<void> connect() {
@@ -408,7 +493,7 @@ class Listener {
     if (!opened) return tl::unexpected(opened.error());
     connection_ = std::move(*opened);
     try {
-      receiver_ = std::make_unique<Receiver>(connection_->pq(), channels_);
+      receiver_ = std::make_unique<Receiver>(connection_->pq(), channels_, own_);
       return {};
     } catch (const std::exception& exception) {
       return tl::unexpected(failure_of(exception, connection_->is_open(), "LISTEN").error);
@@ -449,6 +534,7 @@ class Listener {
 
   const std::string url_;
   Channels& channels_;
+  const Notifier& own_;
   base::Fd wake_;
   std::atomic<bool> stopping_{false};
   // The thread's, once it runs.
@@ -462,14 +548,16 @@ class PostgresStore final : public Store {
   PostgresStore(std::string url, const OpenOptions& options)
       : url_{std::move(url)},
         options_{options},
-        writers_{k_writers, options.busy_timeout, [this] { return connect(); }},
+        writers_{k_writers, options.busy_timeout, [this] { return connect_writer(); }},
         readers_{options.readers, options.busy_timeout, [this] { return connect(); }},
-        listener_{url_, channels_} {}
+        notifier_{url_},
+        listener_{url_, channels_, notifier_} {}
 
   Result<void> open(std::span<const Migration> known) {
     auto ready = prepare_schema(*this, options_, url_, known,
                                 [this](const auto& body) { return exclusively(body); });
     if (!ready || options_.read_only) return ready;
+    notifier_.start();
     return listener_.start();
   }
 
@@ -497,16 +585,30 @@ class PostgresStore final : public Store {
     return Connection::open(url_, options_.busy_timeout);
   }
 
+  // A serializable transaction that read a table from end to end is undone by every other one that
+  // writes to it: where an index leads to the rows, it is used, however small the table is.
+  Result<std::unique_ptr<Connection>> connect_writer() {
+    auto connection = connect();
+    if (!connection) return connection;
+    try {
+      (*connection)->pq().set_variable("enable_seqscan", "off");
+      return connection;
+    } catch (const std::exception& exception) {
+      return tl::unexpected(failure_of(exception, (*connection)->is_open(), "SET").error);
+    }
+  }
+
   // Runs `body` until it commits, fails for a reason of its own, or has been undone too often.
   template <class Transaction>
   Result<void> retried(Pool<Connection>& pool, const Body& body) {
     const SteadyTime deadline = std::chrono::steady_clock::now() + options_.busy_timeout;
     int undone = 0;
     int broken = 0;
+    NameSet channels;
     while (true) {
       std::optional<Failure> failed;
       if (auto lease = pool.take()) {
-        failed = run_once<Transaction>(**lease, body);
+        failed = run_once<Transaction>(**lease, body, channels);
         if (!(*lease)->is_open() || (*lease)->is_worn()) lease->discard();
         if (failed && failed->retry == Retry::connection) {
           lease->discard();
@@ -517,7 +619,11 @@ class PostgresStore final : public Store {
         failed =
             Failure{lease.error(), fault == Fault::unavailable ? Retry::connection : Retry::no};
       }
-      if (!failed) return {};
+      if (!failed) {
+        for (const std::string& channel : channels) channels_.signal(channel);
+        if (!channels.empty()) notifier_.send(channels);
+        return {};
+      }
       const bool again =
           std::chrono::steady_clock::now() < deadline &&
           ((failed->retry == Retry::serialization && ++undone < k_serialization_attempts) ||
@@ -542,10 +648,16 @@ class PostgresStore final : public Store {
   Result<void> exclusively(const std::function<Result<void>(ScriptTx&)>& body) {
     auto lease = writers_.take();
     if (!lease) return tl::unexpected(lease.error());
-    auto failed = run_once<Migrate>(**lease, [&](Tx& tx) -> Result<void> {
-      if (auto locked = tx.query(k_migration_lock); !locked) return tl::unexpected(locked.error());
-      return body(static_cast<ScriptTx&>(tx));
-    });
+    NameSet channels;
+    auto failed = run_once<Migrate>(
+        **lease,
+        [&](Tx& tx) -> Result<void> {
+          if (auto locked = tx.query(k_migration_lock); !locked) {
+            return tl::unexpected(locked.error());
+          }
+          return body(static_cast<ScriptTx&>(tx));
+        },
+        channels);
     if (!failed) return {};
     lease->discard();
     return tl::unexpected(std::move(failed->error));
@@ -556,6 +668,7 @@ class PostgresStore final : public Store {
   Channels channels_;
   Pool<Connection> writers_;
   Pool<Connection> readers_;
+  Notifier notifier_;
   Listener listener_;
 };
 
