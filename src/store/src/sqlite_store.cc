@@ -152,7 +152,12 @@ class Connection {
     return std::int64_t{database_.getChanges()};
   }
 
-  // Statements without parameters and rows, as many as there are.
+  // A statement without parameters whose rows do not matter.
+  Result<void> run(std::string_view sql) {
+    return step_all(sql, {}, [](SQLite::Statement&) {});
+  }
+
+  // Statements without parameters and rows, as many as there are; not kept prepared.
   Result<void> script(const std::string& sql) {
     try {
       database_.exec(sql);
@@ -376,12 +381,12 @@ class SqliteStore final : public Store {
     auto reader = readers_.take();
     if (!reader) return tl::unexpected(reader.error());
     Connection& connection = **reader;
-    if (auto begun = connection.script("BEGIN"); !begun) return begun;
+    if (auto begun = connection.run("BEGIN"); !begun) return begun;
     SqliteTx tx{connection};
     auto done = tx.run(body);
     // Reads change nothing, so there is nothing to commit.
     if (connection.in_transaction()) {
-      if (auto ended = connection.script("ROLLBACK"); !ended) (*reader).discard();
+      if (auto ended = connection.run("ROLLBACK"); !ended) (*reader).discard();
     }
     return done;
   }
@@ -552,7 +557,7 @@ class SqliteStore final : public Store {
       const auto earliest = std::ranges::min(group, {}, &Job::deadline)->deadline;
       writing_->set_busy_timeout(
           std::chrono::ceil<base::Duration>(std::max(earliest - now, SteadyTime::duration{0})));
-      auto begun = writing_->script("BEGIN IMMEDIATE");
+      auto begun = writing_->run("BEGIN IMMEDIATE");
       if (begun) return true;
       const SteadyTime later = std::chrono::steady_clock::now();
       const bool busy = begun.error().fault == Fault::busy;
@@ -575,7 +580,7 @@ class SqliteStore final : public Store {
     }
     if (whole && !(alone && !group.front()->result)) {
       // Only an open transaction may wait for other processes' locks here, and none needs to.
-      whole = writing_->script("COMMIT");
+      whole = writing_->run("COMMIT");
     }
     if (writing_->in_transaction()) roll_back();
     if (whole) {
@@ -591,7 +596,7 @@ class SqliteStore final : public Store {
   Result<void> run_one(Job& job, bool alone, std::set<std::string, std::less<>>& channels,
                        Result<void>& whole) {
     if (!alone) {
-      if (auto saved = writing_->script("SAVEPOINT job"); !saved) return whole = saved;
+      if (auto saved = writing_->run("SAVEPOINT job"); !saved) return whole = saved;
     }
     SqliteTx tx{*writing_};
     Result<void> done;
@@ -606,7 +611,8 @@ class SqliteStore final : public Store {
     }
     if (done) channels.insert(tx.channels().begin(), tx.channels().end());
     if (alone) return done;
-    auto ended = writing_->script(done ? "RELEASE job" : "ROLLBACK TO job; RELEASE job");
+    auto ended = done ? Result<void>{} : writing_->run("ROLLBACK TO job");
+    if (ended) ended = writing_->run("RELEASE job");
     if (!ended) whole = ended;
     return done;
   }
