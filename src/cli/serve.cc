@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <boost/json/object.hpp>
@@ -8,9 +10,13 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "command.h"
+#include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/github/app.h"
@@ -74,6 +80,25 @@ class StopSignal {
   sigset_t signals_{};
 };
 
+// Gives back what only the start needed: freed heap, and pages of code that ran once, to set up
+// libraries. Code that runs again is mapped again from the page cache.
+void release_start_up_memory() {
+  ::malloc_trim(0);
+  const auto maps = base::read_file("/proc/self/maps");
+  if (!maps) return;
+  std::istringstream lines{*maps};
+  for (std::string line; std::getline(lines, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    char access[5]{};
+    // Never written to, so that nothing can be lost.
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) != 3 ||
+        std::string_view{access} != "r-xp" || line.find('/') == std::string::npos)
+      continue;
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+}
+
 tl::unexpected<base::Error> missing(std::string_view name, std::string remedy) {
   return base::fail(Fault::invalid_input, std::string{name} + ": not set", std::move(remedy));
 }
@@ -117,9 +142,9 @@ class App {
       : store_{store},
         clock_{clock},
         allowlist_{allowlist},
-        client_{std::move(client)},
         settings_{std::move(settings)},
-        url_{std::move(url)} {}
+        url_{std::move(url)},
+        client_{std::move(client)} {}
 
   Result<void> open(bool local, bool issuers_given) {
     std::vector<github::TrustedIssuer> issuers;
@@ -151,6 +176,11 @@ class App {
       options.request_token = [this](const relay::Dispatch& d, const std::string& run_id) {
         return issuer_->request_token(d, run_id);
       };
+      options.audience = settings_.oidc_audience;
+      options.ended = [this](const base::RepoName& repo, const std::string& delivery_id,
+                             const std::string& run_id, std::string_view conclusion) {
+        conclude(repo, delivery_id, run_id, conclusion);
+      };
       options.concurrency = static_cast<std::size_t>(settings_.local_job_concurrency);
       local_target_ = std::make_unique<relay::LocalTarget>(std::move(options));
       target = local_target_.get();
@@ -166,7 +196,7 @@ class App {
           *app_, static_cast<std::size_t>(settings_.max_dispatch_workers));
       path_filter_ = std::make_unique<relay::PathFilter>(
           *github_target_, allowlist_,
-          relay::list_changed_files(*client_, settings_.github_api_url, *upstream));
+          relay::list_changed_files(*app_, *upstream));
       target = path_filter_.get();
     }
     relay::RelayOptions options{
@@ -226,10 +256,25 @@ class App {
     return base::json::value(std::move(verified->claims));
   }
 
+  // A local command that is over reports no more: what it left in progress ends with it.
+  void conclude(const base::RepoName& repo, const std::string& delivery_id,
+                const std::string& run_id, std::string_view conclusion) {
+    const auto jobs =
+        relay::conclude_run(store_, repo, delivery_id, run_id, conclusion, clock_.now());
+    if (!jobs) {
+      log::error("local_job.not_concluded", {{"run_id", run_id}, {"error", jobs.error().message}});
+    } else if (*jobs > 0) {
+      log::warning("local_job.concluded", {{"delivery", delivery_id},
+                                           {"repo", repo.full_name()},
+                                           {"run_id", run_id},
+                                           {"jobs", *jobs},
+                                           {"conclusion", conclusion}});
+    }
+  }
+
   store::Store& store_;
   const base::Clock& clock_;
   relay::AllowlistFile& allowlist_;
-  std::unique_ptr<net::Client> client_;
   const Settings settings_;
   const std::string url_;
   std::optional<relay::LocalIssuer> issuer_;
@@ -240,6 +285,8 @@ class App {
   std::unique_ptr<relay::LocalTarget> local_target_;
   std::unique_ptr<relay::Relay> relay_;
   std::unique_ptr<hud::Hud> hud_;
+  // Goes first: requests still open end with it, and speak to the parts above.
+  std::unique_ptr<net::Client> client_;
 };
 
 Result<LoadedSettings> read_settings(const Globals& globals, const Options& options) {
@@ -247,7 +294,7 @@ Result<LoadedSettings> read_settings(const Globals& globals, const Options& opti
   const auto add = [&flags](std::string name, std::string option, const std::string& text) {
     if (!text.empty()) flags.push_back({std::move(name), std::move(option), text});
   };
-  if (globals.db_given) add("db", "--db", globals.db);
+  add("db", "--db", globals.db);
   add("listen", "--listen", options.listen);
   add("allowlist", "--allowlist", options.allowlist);
   add("state_dir", "--state-dir", options.state_dir);
@@ -271,9 +318,12 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
     log::warning("settings.unused",
                  {{"setting", "ci_providers_url"},
                   {"reason", "pipelines are not mapped yet: Buildkite's callbacks are refused"}});
-  bool issuers_given = false;
-  for (const ShownSetting& shown : loaded->shown)
-    issuers_given |= shown.name == "oidc_issuers" && shown.origin != "default";
+  for (const char* name : {"status_ttl_seconds", "zombie_timeout_seconds"})
+    if (loaded->is_given(name))
+      log::warning("settings.unused",
+                   {{"setting", name},
+                    {"reason", "jobs are kept, and not concluded for being silent, in this version"}});
+  const bool issuers_given = loaded->is_given("oidc_issuers");
   if (options.local && settings.webhook_secrets.empty()) {
     auto secret =
         relay::keep_secret(std::filesystem::path{settings.state_dir} / "webhook-secret", 32);
@@ -294,6 +344,8 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   server_options.host = address->host;
   server_options.port = address->port;
   server_options.body_limit = relay::Relay::body_limit;
+  // Most handlers wait for a commit, which the store lets those share that wait together.
+  server_options.handler_threads = 32;
   // Requests that come before the parts stand wait for them.
   auto server = net::Server::start(
       server_options, [app = promise.get_future().share()](const net::Request& request) {
@@ -321,6 +373,7 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
     std::fflush(stdout);
   }
 
+  release_start_up_memory();
   const int number = stop_signal.wait();
   log::info("stopping", {{"signal", number}});
   (*server)->stop(k_grace);

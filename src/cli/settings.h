@@ -19,6 +19,8 @@ struct OidcIssuer {
   std::string identity_claim = {};  // the claim that holds owner/repo; empty: as GitHub's tokens
 };
 
+[[nodiscard]] std::vector<OidcIssuer> default_issuers();  // GitHub Actions
+
 struct Settings {
   std::string db = ".crosscheck/crosscheck.db";
   std::string upstream_repo = "pytorch/pytorch";
@@ -33,12 +35,10 @@ struct Settings {
   std::string github_app_private_key;        // PEM
   std::vector<std::string> webhook_secrets;  // any of them is accepted
   std::string oidc_audience = "pytorch-cross-repo-ci-relay";
-  std::vector<OidcIssuer> oidc_issuers = {
-      {"https://token.actions.githubusercontent.com",
-       "https://token.actions.githubusercontent.com/.well-known/jwks"}};
+  std::vector<OidcIssuer> oidc_issuers = default_issuers();
   std::string label_prefix = "ciflow/crcr/";
   std::int64_t allowlist_ttl_seconds = 1;
-  std::int64_t max_dispatch_workers = 32;
+  std::int64_t max_dispatch_workers = 64;  // GitHub takes 100 calls of an App at once
   std::int64_t rate_limit_per_min = 100;
   std::int64_t status_ttl_seconds = 3 * 24 * 3600;
   std::int64_t zombie_timeout_seconds = 6 * 3600;
@@ -57,6 +57,8 @@ struct LoadedSettings {
   Settings values;
   std::vector<ShownSetting> shown;
   std::vector<std::string> unused;  // variables of PyTorch's relay that mean nothing here
+
+  [[nodiscard]] bool is_given(std::string_view name) const;  // not the default
 };
 
 using Environment = std::map<std::string, std::string, std::less<>>;

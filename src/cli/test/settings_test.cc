@@ -55,7 +55,7 @@ TEST_F(SettingsTest, TheCommandLineGoesOverTheEnvironmentAndThatOverTheFile) {
   EXPECT_EQ(loaded->values.upstream_repo, "a/flag");
   EXPECT_EQ(loaded->values.rate_limit_per_min, 6);
   EXPECT_EQ(loaded->values.listen, "127.0.0.1:1");
-  EXPECT_EQ(loaded->values.max_dispatch_workers, 32);
+  EXPECT_EQ(loaded->values.max_dispatch_workers, 64);
   EXPECT_EQ(shown(*loaded, "upstream_repo").origin, "--upstream");
   EXPECT_EQ(shown(*loaded, "rate_limit_per_min").origin, "$RATE_LIMIT_PER_MIN");
   EXPECT_EQ(shown(*loaded, "listen").origin, path + ":3:1");
