@@ -230,7 +230,8 @@ class RelayProcess {
     std::string line;
     for (char c = 0; ::read(pipe.read.get(), &c, 1) == 1 && c != '\n';) line += c;
     const auto started = base::parse_json(line, "the program's first line");
-    if (!started) give_up("the relay did not start: see " + (folder / "relay.log").string());
+    if (!started)
+      give_up("the relay did not start:\n" + base::read_file(folder / "relay.log").value_or(""));
     const std::string url = need(base::require_string(*started, "url"));
     port_ = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
     const std::string ready = "GET /readyz HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n";
