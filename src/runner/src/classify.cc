@@ -344,6 +344,13 @@ std::string collapse(std::string_view text) {
   return out;
 }
 
+// unittest gives no reason but its own name for it.
+Verdict classify_unexpected_success(std::string_view reason) {
+  std::string text = "passed, but is marked as a test that must fail";
+  if (!reason.empty() && reason != "Unexpected success") text += ": " + std::string{reason};
+  return make_verdict(Outcome::failed, FailureKind::assertion, "", std::move(text), "");
+}
+
 }  // namespace
 
 std::string normalise(std::string_view text) {
@@ -380,6 +387,7 @@ Verdict classify(const Finish& finish) {
       verdict.outcome = Outcome::passed;
       return verdict;
     case Reported::xpassed:
+      if (finish.strict) return classify_unexpected_success(finish.message);
       verdict.outcome = Outcome::xpassed;
       verdict.message = base::to_utf8(finish.message, k_message_limit);
       return verdict;

@@ -164,6 +164,7 @@ Result<Event> read_finish(const json::value& root) {
     reader.wrong("outcome", "passed, failed, skipped, xfailed, xpassed or error, not '" +
                                 base::to_utf8(outcome, k_shown) + "'");
   }
+  finish.strict = reader.optional_bool("strict");
   finish.phase = reader.optional_text("phase");
   finish.type = reader.optional_text("type");
   finish.message = reader.optional_text("message");

@@ -110,6 +110,24 @@ TEST(Classify, KnowsFailuresByTheirRealTexts) {
   }
 }
 
+// What its author declared a failure is none of ours to call a success.
+TEST(Classify, AnUnexpectedSuccessFailsWhereItsAuthorIsStrict) {
+  for (const auto& [reason, message] :
+       {std::pair{"", "passed, but is marked as a test that must fail"},
+        {"Unexpected success", "passed, but is marked as a test that must fail"},
+        {"bug 7", "passed, but is marked as a test that must fail: bug 7"}}) {
+    const auto event = parse_event(
+        R"({"ev":"finish","node":"n","outcome":"xpassed","seconds":0,"strict":true,"message":")" +
+        std::string{reason} + R"("})");
+    ASSERT_TRUE(event);
+    const auto verdict = classify(std::get<Finish>(*event));
+    EXPECT_EQ(verdict.outcome, Outcome::failed);
+    EXPECT_EQ(verdict.kind, FailureKind::assertion);
+    EXPECT_EQ(verdict.message, message);
+    EXPECT_EQ(verdict.fingerprint.size(), 16U);
+  }
+}
+
 TEST(Classify, TakesPytestsVerdict) {
   const std::pair<Reported, Outcome> cases[] = {
       {Reported::passed, Outcome::passed},   {Reported::skipped, Outcome::skipped},

@@ -31,8 +31,9 @@ enum class Reported : std::uint8_t { passed, failed, skipped, xfailed, xpassed, 
 struct Finish {
   std::string node_id;
   Reported outcome = Reported::passed;
-  std::string phase;  // setup, call or teardown
-  std::string type;   // the exception's qualified name
+  bool strict = false;  // of xpassed: its author made that a failure
+  std::string phase;    // setup, call or teardown
+  std::string type;     // the exception's qualified name
   std::string message;
   std::string traceback;
   base::Duration duration{0};
