@@ -316,6 +316,32 @@ def test_collected_facts(shared_tree: Tree) -> None:
         assert f"def {line['method']}(" in near
 
 
+def test_identities_are_unique_and_short(shared_tree: Tree) -> None:
+    file = shared_tree.write(
+        "test_identities.py",
+        """
+        import pytest
+        def make():
+            class Inner:
+                def test_x(self): pass
+                @pytest.mark.parametrize("f", [lambda: 1, lambda: 2])
+                def test_f(self, f): pass
+            return Inner
+        TestA, TestB = make(), make()
+        @pytest.mark.parametrize("text", ["é" * 3000 + "1", "é" * 3000 + "2"])
+        def test_long(text): pass
+        """,
+    )
+    tests = shared_tree.collect(file).of("test")
+    assert len(tests) == 8
+    identities = {
+        (t["class"], t["method"], tuple(sorted(t["variant"].items()))): t["node"] for t in tests
+    }
+    assert len(identities) == 8
+    assert identities["Inner", "test_x", (("case", "TestB::test_x"),)] == f"{file}::TestB::test_x"
+    assert all(len(v.encode()) <= 256 for t in tests for v in t["variant"].values())
+
+
 def test_collection_goes_on_after_bad_files(shared_tree: Tree) -> None:
     bad = {
         "test_import.py": ("import not_there_at_all", "ModuleNotFoundError", "not_there_at_all"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import inspect
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -12,6 +13,8 @@ from typing import Any, Callable
 QUICK_ATTRIBUTE = "_crosscheck_quick"
 
 _INFO_KEYS = {"OpInfo": "op", "ModuleInfo": "module", "OptimizerInfo": "optimizer"}
+# Of one parameter's text, in bytes.
+_VALUE_LIMIT = 256
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -108,6 +111,14 @@ def describe(value: Any) -> tuple[str, bool]:
     return kind.__qualname__, False
 
 
+def shorten(text: str) -> str:
+    """Returns `text`, or its beginning and a digest of all of it: an identity must be short."""
+    if len(text.encode("utf-8", "replace")) <= _VALUE_LIMIT:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{text[: _VALUE_LIMIT // 4]}… sha256:{digest}"
+
+
 def variant_of(parameters: dict[str, Any], case: str) -> dict[str, str]:
     """Returns the parameters as text; `case`, the collected name, where they do not suffice."""
     variant: dict[str, str] = {}
@@ -118,10 +129,11 @@ def variant_of(parameters: dict[str, Any], case: str) -> dict[str, str]:
         if info == "ModuleInfo" and isinstance(getattr(value, "name", None), str):
             text = value.name
         renamed = _INFO_KEYS[info] if info else key
-        variant[renamed if renamed not in parameters or renamed == key else key] = text
+        name = renamed if renamed not in parameters or renamed == key else key
+        variant[name] = shorten(text)
         whole = whole and complete
     if not whole:
-        variant["case"] = case
+        variant["case"] = shorten(case)
     return variant
 
 

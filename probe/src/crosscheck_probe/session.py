@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from crosscheck_probe.channel import Channel
 from crosscheck_probe.environment import restore_device_type
-from crosscheck_probe.facts import TestFacts, facts_of
+from crosscheck_probe.facts import TestFacts, facts_of, shorten
 from crosscheck_probe.request import Suite
 from crosscheck_probe.text import (
     MESSAGE_LIMIT,
@@ -175,14 +176,14 @@ class Session:
 
     def _report_collected(self, items: list[Any]) -> None:
         facts = [(item, self._facts_of(item)) for item in items]
-        seen: dict[Any, int] = {}
+        # Two tests that hold the same parameters are told apart by their collected names, and where
+        # their classes bear one name by their place in the file.
+        for case in (_name, _place):
+            seen = Counter(self._identity(item, fact) for item, fact in facts)
+            for item, fact in facts:
+                if seen[self._identity(item, fact)] > 1:
+                    fact.variant["case"] = shorten(case(item))
         for item, fact in facts:
-            key = self._identity(item, fact)
-            seen[key] = seen.get(key, 0) + 1
-        for item, fact in facts:
-            # Two tests that hold the same parameters are told apart by their collected names.
-            if seen[self._identity(item, fact)] > 1:
-                fact.variant["case"] = item.name
             self._channel.emit(
                 "test",
                 node=item.nodeid,
@@ -196,7 +197,7 @@ class Session:
             )
 
     def _identity(self, item: Any, fact: TestFacts) -> Any:
-        variant = tuple(sorted((k, v) for k, v in fact.variant.items() if k != "case"))
+        variant = tuple(sorted(fact.variant.items()))
         return (self._file_of(item), fact.class_name, fact.method, variant)
 
     def _facts_of(self, item: Any) -> TestFacts:
@@ -336,6 +337,14 @@ class Session:
     def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
         self.internal_error = excinfo.value
         sys.stderr.write(str(excrepr) + "\n")
+
+
+def _name(item: Any) -> str:
+    return str(item.name)
+
+
+def _place(item: Any) -> str:
+    return str(item.nodeid).split("::", 1)[-1]
 
 
 def _verdict(running: _Running) -> dict[str, Any]:

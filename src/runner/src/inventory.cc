@@ -3,6 +3,7 @@
 #include <boost/json/serialize.hpp>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <unordered_set>
 
 #include "crosscheck/base/digest.h"
@@ -81,6 +82,26 @@ void group_by_file(std::vector<T>& items, F file_of) {
   }
 }
 
+// Who has been seen.
+class Identities {
+ public:
+  // Why `test` can be none of an inventory, if it cannot.
+  std::optional<std::string> refuse(const CollectedTest& test) {
+    if (const auto field = base::too_long(test.id)) {
+      return base::to_utf8(test.node_id, 200) + " has too long a " + std::string{*field};
+    }
+    if (!nodes_.insert(test.node_id).second) return test.node_id + " is collected twice";
+    const auto [other, added] = ids_.emplace(test.id, test.node_id);
+    if (added) return {};
+    return test.node_id + " and " + other->second +
+           " say the same of themselves: " + base::to_string(test.id);
+  }
+
+ private:
+  std::unordered_set<std::string> nodes_;
+  std::map<base::TestId, std::string> ids_;
+};
+
 Result<void> read_header(const json::value& root, Inventory& inventory) {
   const auto schema = base::require_int(root, "schema");
   if (!schema) return tl::unexpected(schema.error());
@@ -149,22 +170,34 @@ Result<bool> read_line(std::string_view line, Inventory& inventory) {
 
 }  // namespace
 
+void drop_unidentifiable(Inventory& inventory) {
+  Identities identities;
+  std::map<std::string, std::pair<std::string, std::size_t>> refused;  // the first's why, how many
+  std::vector<CollectedTest> kept;
+  kept.reserve(inventory.tests.size());
+  for (auto& test : inventory.tests) {
+    if (auto why = identities.refuse(test)) {
+      auto& [first, count] = refused[test.id.file];
+      if (count++ == 0) first = std::move(*why);
+    } else {
+      kept.push_back(std::move(test));
+    }
+  }
+  inventory.tests = std::move(kept);
+  for (auto& [file, why] : refused) {
+    auto& [message, count] = why;
+    if (count > 1) message += " (and " + std::to_string(count - 1) + " more)";
+    inventory.errors.push_back({file, "", std::move(message), ""});
+  }
+}
+
 Result<void> put_in_order(Inventory& inventory) {
   group_by_file(inventory.tests, [](const CollectedTest& test) { return test.id.file; });
   group_by_file(inventory.errors, [](const CollectError& error) { return error.file; });
   group_by_file(inventory.skips, [](const CollectSkip& skip) { return skip.file; });
-  std::unordered_set<std::string_view> nodes;
-  std::map<base::TestId, std::string_view> ids;
+  Identities identities;
   for (const auto& test : inventory.tests) {
-    if (!nodes.insert(test.node_id).second) {
-      return fail(Fault::invalid_input, test.node_id + " is collected twice");
-    }
-    const auto [other, added] = ids.emplace(test.id, test.node_id);
-    if (!added) {
-      return fail(Fault::invalid_input,
-                  test.node_id + " and " + std::string{other->second} +
-                      " say the same of themselves: " + base::to_string(test.id));
-    }
+    if (auto why = identities.refuse(test)) return fail(Fault::invalid_input, std::move(*why));
   }
   return {};
 }

@@ -7,6 +7,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <map>
+#include <set>
 #include <system_error>
 
 #include "crosscheck/runner/protocol.h"
@@ -64,7 +67,10 @@ std::string remedy_for(const ProbeSetup& setup, std::string_view text) {
   if (module == setup.device.module) {
     return "install the backend, or give the folder that holds its module with --device-path";
   }
-  return install(setup, module == "torch" ? k_torch_requirement : module);
+  if (module != "torch") return install(setup, module);
+  // Without the build ("+cpu"), which is no version that can be asked for.
+  const auto version = setup.torch.substr(0, setup.torch.find('+'));
+  return install(setup, version.empty() ? k_torch_requirement : "torch==" + version);
 }
 
 base::Error cannot_start(const ProbeSetup& setup, const std::string& why, const Ended& ended) {
@@ -165,6 +171,71 @@ std::vector<std::string> bundled_files(const ProbeSetup& setup) {
   return files;
 }
 
+// What one process can import: files of one base name are one module to Python.
+std::vector<std::vector<std::string>> batches_of(const std::vector<std::string>& files) {
+  std::vector<std::vector<std::string>> batches(1);
+  std::set<std::string> seen;
+  std::map<std::string, std::size_t> of_name;
+  for (const auto& given : files) {
+    const auto path = fs::path{given}.lexically_normal();
+    if (!seen.insert(path.string()).second) continue;
+    const auto batch = of_name[path.filename().string()]++;
+    if (batch == batches.size()) batches.emplace_back();
+    batches[batch].push_back(path.generic_string());
+  }
+  return batches;
+}
+
+template <class T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+// Adds what `files` hold. A file whose import kills the process costs itself, not the others: tests
+// are reported once all files are imported, so the others are collected again without it.
+Result<void> collect_into(Inventory& inventory, const ProbeSetup& setup,
+                          std::vector<std::string> files, const CallOptions& options) {
+  while (true) {
+    Suite suite = setup.suite;
+    suite.files = files;
+    Inventory part;
+    bool described = false;
+    std::string current;
+    const json::object request{{"suite", to_json(suite)}, {"device", to_json(setup.device)}};
+    auto outcome = call(setup, "collect", request, options, [&](Event event) {
+      if (auto* test = std::get_if<CollectedTest>(&event)) {
+        part.tests.push_back(std::move(*test));
+      } else if (auto* error = std::get_if<CollectError>(&event)) {
+        part.errors.push_back(std::move(*error));
+      } else if (auto* skip = std::get_if<CollectSkip>(&event)) {
+        part.skips.push_back(std::move(*skip));
+      } else if (auto* collecting = std::get_if<Collecting>(&event)) {
+        current = std::move(collecting->file);
+      } else if (auto* environment = std::get_if<Environment>(&event)) {
+        inventory.environment = std::move(*environment);
+        described = true;
+      }
+      if (options.on_progress) options.on_progress(inventory.tests.size() + part.tests.size());
+    });
+    if (!outcome) return tl::unexpected(outcome.error());
+    if (described && outcome->complete) {
+      append(inventory.tests, part.tests);
+      append(inventory.errors, part.errors);
+      append(inventory.skips, part.skips);
+      return {};
+    }
+    const auto at = std::find(files.begin(), files.end(), current);
+    if (!described || outcome->failure || at == files.end()) {
+      return tl::unexpected(failure_of(setup, *outcome));
+    }
+    inventory.errors.push_back({current, "",
+                                "its process died: " + base::to_string(outcome->ended.status),
+                                base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});
+    files.erase(at);
+    if (files.empty()) return {};
+  }
+}
+
 std::optional<fs::path> source_tree(const Surroundings& surroundings) {
   // build/<preset>/bin/crosscheck
   const auto root = fs::path{surroundings.program}.parent_path() / ".." / ".." / "..";
@@ -199,42 +270,12 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
   inventory.device = setup.device.name;
   auto files = setup.suite.files;
   if (files.empty() && setup.suite.name == "bundled") files = bundled_files(setup);
-  bool described = false;
-  while (true) {
-    Suite suite = setup.suite;
-    suite.files = files;
-    std::string current;
-    const json::object request{{"suite", to_json(suite)}, {"device", to_json(setup.device)}};
-    auto outcome = call(setup, "collect", request, options, [&](Event event) {
-      if (auto* test = std::get_if<CollectedTest>(&event)) {
-        inventory.tests.push_back(std::move(*test));
-      } else if (auto* error = std::get_if<CollectError>(&event)) {
-        inventory.errors.push_back(std::move(*error));
-      } else if (auto* skip = std::get_if<CollectSkip>(&event)) {
-        inventory.skips.push_back(std::move(*skip));
-      } else if (auto* collecting = std::get_if<Collecting>(&event)) {
-        current = std::move(collecting->file);
-      } else if (auto* environment = std::get_if<Environment>(&event)) {
-        inventory.environment = std::move(*environment);
-        described = true;
-      }
-      if (options.on_progress) options.on_progress(inventory.tests.size());
-    });
-    if (!outcome) return tl::unexpected(outcome.error());
-    if (described && outcome->complete) break;
-    const auto at = std::find(files.begin(), files.end(), current);
-    if (!described || outcome->failure || at == files.end()) {
-      return tl::unexpected(failure_of(setup, *outcome));
+  for (auto& batch : batches_of(files)) {
+    if (auto done = collect_into(inventory, setup, std::move(batch), options); !done) {
+      return tl::unexpected(done.error());
     }
-    // A file whose import kills the process costs itself, not the others.
-    std::erase_if(inventory.tests,
-                  [&](const CollectedTest& test) { return test.id.file == current; });
-    inventory.errors.push_back({current, "",
-                                "its process died: " + base::to_string(outcome->ended.status),
-                                base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});
-    files.erase(files.begin(), at + 1);
-    if (files.empty()) break;
   }
+  drop_unidentifiable(inventory);
   if (auto ordered = put_in_order(inventory); !ordered) return tl::unexpected(ordered.error());
   return inventory;
 }

@@ -7,8 +7,9 @@
 
 namespace crosscheck::runner {
 
-// A small process that outlives this one just long enough to kill the process groups it was told
-// of: when this program is killed, workers die with it, but not what their tests started.
+// A small process that, when this one is killed, lives just long enough to kill the process groups
+// it was told of: workers die with this program, but not what their tests started. An orderly end
+// has no use for it: destroying it ends it, and kills no group.
 class Reaper {
  public:
   [[nodiscard]] static base::Result<Reaper> start();
@@ -23,7 +24,7 @@ class Reaper {
   void tell(char what, pid_t leader);
 
   base::Process process_;
-  base::Fd input_;  // closed first: its end is the signal to act
+  base::Fd input_;  // the kernel closes it when this program is killed: the signal to act
 };
 
 }  // namespace crosscheck::runner

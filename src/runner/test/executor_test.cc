@@ -300,17 +300,78 @@ TEST(Probe, ReadsTheEnvironment) {
   EXPECT_EQ(environment->device.type, "cpu");
 }
 
-TEST(Probe, CollectsAroundAFileThatKillsItsProcess) {
+std::vector<std::string> nodes(const Inventory& inventory) {
+  std::vector<std::string> nodes;
+  for (const auto& test : inventory.tests) nodes.push_back(test.node_id);
+  return nodes;
+}
+
+std::vector<std::string> broken_files(const Inventory& inventory) {
+  std::vector<std::string> files;
+  for (const auto& error : inventory.errors) files.push_back(error.file);
+  return files;
+}
+
+// Wherever the deadly files stand, and however many: each costs itself.
+TEST(Probe, CollectsAroundFilesThatKillTheirProcess) {
+  for (const std::vector<std::string>& files : {
+           std::vector<std::string>{"test_dies.py", "test_a.py", "test_broken.py", "test_z.py"},
+           {"test_a.py", "test_broken.py", "test_dies.py", "test_z.py"},
+           {"test_a.py", "test_z.py", "test_broken.py", "test_dies.py"},
+           {"test_dies.py", "test_a.py", "test_dies2.py", "test_broken.py", "test_z.py",
+            "test_dies3.py"},
+       }) {
+    auto setup = fake_probe();
+    setup.suite = {"tree", "/suite", files};
+    const auto inventory = collect(setup, {});
+    ASSERT_TRUE(inventory) << inventory.error().message;
+    EXPECT_THAT(nodes(*inventory),
+                testing::ElementsAre("test_a.py::TestX::one", "test_a.py::TestX::two",
+                                     "test_z.py::TestX::one", "test_z.py::TestX::two"));
+    ASSERT_EQ(inventory->errors.size(), files.size() - 2);
+    EXPECT_EQ(inventory->errors[0].file, "test_broken.py");
+    EXPECT_EQ(inventory->errors[1].file, "test_dies.py");
+    EXPECT_THAT(inventory->errors[1].message, HasSubstr("SIGSEGV"));
+    EXPECT_EQ(inventory->environment.torch, "9.9.9");
+    EXPECT_TRUE(parse_inventory(to_json_lines(*inventory), "x"));
+  }
   auto setup = fake_probe();
-  setup.suite = {"tree", "/suite", {"test_a.py", "test_broken.py", "test_dies.py", "test_z.py"}};
+  setup.suite = {"tree", "/suite", {"test_dies.py"}};
+  const auto nothing = collect(setup, {});
+  ASSERT_TRUE(nothing) << nothing.error().message;
+  EXPECT_TRUE(nothing->tests.empty());
+  EXPECT_THAT(broken_files(*nothing), testing::ElementsAre("test_dies.py"));
+}
+
+TEST(Probe, CollectsFilesOfOneBaseNameInProcessesOfTheirOwn) {
+  TempFolder folder;
+  auto setup = fake_probe(folder / "log");
+  setup.suite = {"tree",
+                 "/suite",
+                 {"test_a.py", "x/test_a.py", "test_b.py", "y/test_a.py", "x/test_b.py",
+                  "./test_b.py", "test_b.py"}};
   const auto inventory = collect(setup, {});
   ASSERT_TRUE(inventory) << inventory.error().message;
-  EXPECT_EQ(inventory->tests.size(), 4U);
-  ASSERT_EQ(inventory->errors.size(), 2U);
-  EXPECT_EQ(inventory->errors[0].file, "test_broken.py");
-  EXPECT_EQ(inventory->errors[1].file, "test_dies.py");
-  EXPECT_THAT(inventory->errors[1].message, HasSubstr("SIGSEGV"));
-  EXPECT_TRUE(parse_inventory(to_json_lines(*inventory), "x"));
+  EXPECT_THAT(inventory->errors, testing::IsEmpty());
+  EXPECT_EQ(inventory->tests.size(), 10U);
+  EXPECT_EQ(read_text(folder / "log"),
+            "collect test_a.py test_b.py\ncollect x/test_a.py x/test_b.py\n"
+            "collect y/test_a.py\n");
+}
+
+TEST(Probe, TestsThatCannotBeToldApartAreTheirFilesError) {
+  auto setup = fake_probe();
+  setup.suite = {"tree", "/suite", {"test_a.py", "test_alike.py", "test_long.py"}};
+  const auto inventory = collect(setup, {});
+  ASSERT_TRUE(inventory) << inventory.error().message;
+  EXPECT_THAT(nodes(*inventory),
+              testing::ElementsAre("test_a.py::TestX::one", "test_a.py::TestX::two",
+                                   "test_alike.py::TestX::one", "test_long.py::TestX::one"));
+  EXPECT_THAT(broken_files(*inventory), testing::ElementsAre("test_alike.py", "test_long.py"));
+  EXPECT_THAT(inventory->errors[0].message,
+              testing::AllOf(HasSubstr("test_alike.py::TestX::two"), HasSubstr("say the same")));
+  EXPECT_THAT(inventory->errors[1].message,
+              HasSubstr("test_long.py::TestX::two has too long a variant"));
 }
 
 TEST(Probe, NamesWhatIsMissingAndHowToInstallIt) {
@@ -323,7 +384,10 @@ TEST(Probe, NamesWhatIsMissingAndHowToInstallIt) {
   };
   auto setup = fake_probe();
   setup.environment.emplace_back("FAKE_NO_TORCH", "1");
-  refuses(setup, "No module named 'torch'", "python3 -m pip install torch==");
+  refuses(setup, "No module named 'torch'", "python3 -m pip install torch==2");
+  setup.torch = "9.8.7+cpu";
+  refuses(setup, "No module named 'torch'", "python3 -m pip install torch==9.8.7");
+  EXPECT_EQ(read_environment(setup, {}).error().remedy.find("+cpu"), std::string::npos);
   setup = fake_probe();
   setup.probe_path = "/no/such/folder";
   refuses(setup, "No module named crosscheck_probe", "CROSSCHECK_PROBE");

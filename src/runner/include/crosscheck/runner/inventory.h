@@ -77,8 +77,12 @@ struct Inventory {
   friend bool operator==(const Inventory&, const Inventory&) = default;
 };
 
+// Takes out tests that results could not be kept of, those that are named or identified as an
+// earlier one and those whose TestId is too long, and adds an error that names them to their file.
+void drop_unidentifiable(Inventory& inventory);
+
 // Puts files in order of name, keeping the order of collection inside each (a class's tests stay
-// together). Fails where two tests have the same node id or the same TestId.
+// together). Fails where two tests have the same node id or the same TestId, or one is too long.
 [[nodiscard]] base::Result<void> put_in_order(Inventory& inventory);
 
 // JSON lines: the header, then the probe's own lines (test, collect_error, collect_skip), and last

@@ -27,6 +27,7 @@ struct ProbeSetup {
   Device device;
   Suite suite;
   std::vector<std::pair<std::string, std::string>> environment;  // set for the process
+  std::string torch;  // version to install where torch is missing; empty: the one crosscheck pins
 };
 
 struct CallOptions {
@@ -35,8 +36,10 @@ struct CallOptions {
   std::function<void(std::size_t tests)> on_progress;
 };
 
-// Both start one process and wait for it. An interpreter, torch or another module that is missing
-// is an `environment` fault that names it and the command that installs it.
+// Both start processes, one at a time, and wait for them. An interpreter, torch or another module
+// that is missing is an `environment` fault that names it and the command that installs it. Files
+// that do not collect, be it that they kill the process, are errors of the inventory and cost the
+// other files nothing.
 [[nodiscard]] base::Result<Environment> read_environment(const ProbeSetup& setup,
                                                          const CallOptions& options);
 [[nodiscard]] base::Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options);

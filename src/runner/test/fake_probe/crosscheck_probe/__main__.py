@@ -153,32 +153,29 @@ def run(request):
 
 
 def collect(request):
+    """As pytest does: imports all files, then reports all tests."""
     environment(request)
-    for file in request["suite"]["files"]:
+    files = request["suite"]["files"]
+    log(f"collect {' '.join(files)}")
+    modules, tests = {}, []
+    for file in files:
         emit("collecting", file=file)
         if "dies" in file:
             os.kill(os.getpid(), signal.SIGSEGV)
         if "broken" in file:
-            emit(
-                "collect_error",
-                file=file,
-                type="SyntaxError",
-                message="invalid syntax",
-                traceback="",
-            )
+            emit("collect_error", file=file, type="SyntaxError", message="invalid syntax", traceback="")
             continue
+        if modules.setdefault(os.path.basename(file), file) != file:
+            emit("collect_error", file=file, type="CollectError", message="import file mismatch", traceback="")
+            continue
+        variant = {"x": "y" * 5000} if "long" in file else {}
         for name in ("one", "two"):
-            emit(
-                "test",
-                node=f"{file}::TestX::{name}",
-                file=file,
-                **{"class": "TestX"},
-                method=name,
-                variant={},
-                line=1,
-                markers=[],
-                quick=name == "one",
-            )
+            tests.append({"node": f"{file}::TestX::{name}", "file": file, "class": "TestX",
+                          "method": "one" if "alike" in file else name,
+                          "variant": variant if name == "two" else {},
+                          "line": 1, "markers": [], "quick": name == "one"})
+    for test in tests:
+        emit("test", **test)
     emit("end")
 
 
