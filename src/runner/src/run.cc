@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <mutex>
 #include <thread>
 
 #include "crosscheck/base/digest.h"
@@ -25,6 +28,7 @@ using base::Result;
 
 constexpr std::size_t k_batch = 500;
 constexpr std::chrono::seconds k_batch_age{2};
+constexpr std::size_t k_waiting = 20'000;
 constexpr std::chrono::seconds k_plain_every{15};
 constexpr std::size_t k_failures_said = 200;
 constexpr std::chrono::milliseconds k_drawn_every{200};
@@ -89,48 +93,85 @@ class Display {
   bool drawn_ = false;
 };
 
-// Brings results into the store while the run goes on. A store that refuses for a while (locked,
-// full) costs nothing: what is pending is tried again with the next batch, and last at the end.
+// Brings results into the store while the run goes on, on a thread of its own: a store that is
+// locked for a while must not keep workers, their time limits and Ctrl-C waiting. What it refuses
+// is tried again with the next batch, and last at the end.
 class Recorder {
  public:
   explicit Recorder(store::Store* store) : store_{store} {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder() { stop(); }
 
   Result<void> begin(const base::RunHeader& header) {
     if (store_ == nullptr) return {};
     auto id = store_->write_value([&](store::Tx& tx) { return store::begin_run(tx, header); });
     if (!id) return tl::unexpected(id.error());
     run_ = *id;
+    thread_ = std::thread{[this] { work(); }};
     return {};
   }
 
   void add(const std::vector<base::TestResult>& results) {
     if (store_ == nullptr) return;
-    pending_.insert(pending_.end(), results.begin(), results.end());
-    const auto now = std::chrono::steady_clock::now();
-    if (pending_.size() < k_batch && now - written_ < k_batch_age) return;
-    written_ = now;
-    [[maybe_unused]] const auto later = flush();
+    const std::lock_guard lock{mutex_};
+    waiting_.insert(waiting_.end(), results.begin(), results.end());
+    if (waiting_.size() > k_waiting) behind_ = true;
+    if (behind_) waiting_.clear();
+    if (waiting_.size() >= k_batch) wake_.notify_one();
   }
 
-  Result<void> finish(base::Time at) {
+  // `run` holds all that was added.
+  Result<void> finish(const base::RunResults& run) {
     if (store_ == nullptr) return {};
-    if (auto flushed = flush(); !flushed) return flushed;
-    return store_->write([&](store::Tx& tx) { return store::finish_run(tx, run_, at); });
+    stop();
+    // What is there already changes nothing.
+    const auto& missing = behind_ ? run.results : waiting_;
+    return store_->write([&](store::Tx& tx) -> Result<void> {
+      if (auto added = store::add_results(tx, run_, missing); !added) return added;
+      return store::finish_run(tx, run_, run.header.finished_at);
+    });
   }
 
  private:
-  Result<void> flush() {
-    if (pending_.empty()) return {};
-    auto written =
-        store_->write([&](store::Tx& tx) { return store::add_results(tx, run_, pending_); });
-    if (written) pending_.clear();
-    return written;
+  void work() {
+    std::unique_lock lock{mutex_};
+    bool refused = false;
+    while (!stopping_) {
+      wake_.wait_for(lock, k_batch_age,
+                     [&] { return stopping_ || (!refused && waiting_.size() >= k_batch); });
+      if (stopping_ || waiting_.empty()) continue;
+      auto batch = std::exchange(waiting_, {});
+      lock.unlock();
+      const auto written =
+          store_->write([&](store::Tx& tx) { return store::add_results(tx, run_, batch); });
+      lock.lock();
+      refused = !written;
+      if (refused && !behind_) {
+        waiting_.insert(waiting_.begin(), std::make_move_iterator(batch.begin()),
+                        std::make_move_iterator(batch.end()));
+      }
+    }
+  }
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock{mutex_};
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
   }
 
   store::Store* store_;
   std::int64_t run_ = 0;
-  std::vector<base::TestResult> pending_;
-  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<base::TestResult> waiting_;
+  bool behind_ = false;  // too many wait: all are added at the end
+  bool stopping_ = false;
 };
 
 // How long tests took in the latest runs on this device.
@@ -163,6 +204,10 @@ Result<void> check_writable(const std::string& file, const char* option) {
   std::error_code error;
   if (fs::is_directory(file, error)) {
     return fail(Fault::usage, std::string{option} + ": " + file + " is a folder");
+  }
+  if (fs::is_other(file, error)) {  // /dev/null, a pipe: written to as it is
+    if (::access(file.c_str(), W_OK) == 0) return {};
+    return fail(Fault::read_only, std::string{option} + ": " + file + " may not be written");
   }
   if (!fs::is_directory(folder, error)) {
     return fail(Fault::environment,
@@ -208,8 +253,8 @@ bool RunReport::ok() const {
 std::size_t default_workers() {
   // A process that imported torch and a large test file needs up to 1 GB.
   constexpr std::size_t k_kib_each = std::size_t{1} << 20;
-  constexpr std::size_t k_most = 4;
-  std::size_t workers = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, k_most);
+  std::size_t workers =
+      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, k_most_workers);
   std::size_t available = 0;
   for (const char c : memory_available_kib())
     available = available * 10 + static_cast<std::size_t>(c - '0');
@@ -260,15 +305,14 @@ Result<RunReport> run(const RunRequest& request) {
   for (const auto& [name, value] : request.environment.facts) {
     header.environment.emplace_back(name, value);
   }
-  Recorder recorder{request.store};
-  if (auto begun = recorder.begin(header); !begun) return tl::unexpected(begun.error());
-
   KnownTimes times;
   if (request.store != nullptr) {
     auto known = known_times(*request.store, header.combination);
     if (!known) return tl::unexpected(known.error());
     times = std::move(*known);
   }
+  Recorder recorder{request.store};
+  if (auto begun = recorder.begin(header); !begun) return tl::unexpected(begun.error());
   PlanOptions options;
   options.workers = request.workers > 0 ? request.workers : default_workers();
   auto chunks = plan(tests, *selected, times, options);
@@ -305,7 +349,7 @@ Result<RunReport> run(const RunRequest& request) {
   if (!request.junit_file.empty()) {
     errors.keep(base::write_file_atomically(request.junit_file, to_junit(report.results)));
   }
-  if (auto recorded = recorder.finish(header.finished_at); !recorded) {
+  if (auto recorded = recorder.finish(report.results); !recorded) {
     auto error = recorded.error();
     error.message = "the results could not be brought into the store " + request.store_name + ": " +
                     error.message;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <pugixml.hpp>
+#include <thread>
 
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/gzip.h"
@@ -180,6 +183,78 @@ TEST_F(RunTest, AStoreThatFailsGivesAnErrorAndNothingHalf) {
     return {};
   });
   EXPECT_TRUE(whole);
+}
+
+// Holds up every write after the first until `released`.
+class HeldStore final : public store::Store {
+ public:
+  HeldStore(store::Store& inner, std::function<bool()> released)
+      : inner_{inner}, released_{std::move(released)} {}
+  base::Result<void> write(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    if (writes_++ > 0) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+      while (!released_()) {
+        if (std::chrono::steady_clock::now() > deadline) {
+          ADD_FAILURE() << "the run waits for the store";
+          break;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      }
+    }
+    return inner_.write(body);
+  }
+  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    return inner_.read(body);
+  }
+  bool wait_for(std::string_view channel, base::Duration timeout) override {
+    return inner_.wait_for(channel, timeout);
+  }
+  void interrupt() override { inner_.interrupt(); }
+  store::Engine engine() const override { return inner_.engine(); }
+
+ private:
+  store::Store& inner_;
+  std::function<bool()> released_;
+  std::atomic<int> writes_ = 0;
+};
+
+TEST_F(RunTest, AStoreThatIsLockedHoldsUpNoTest) {
+  std::vector<std::string> methods;
+  for (int i = 0; i < 600; ++i) methods.push_back("a" + std::to_string(i));  // over a batch
+  auto asked = request(methods);
+  asked.inventory.tests.push_back(make_test("test_b.py", "hang"));
+  asked.setup.environment.emplace_back("FAKE_PROBE_LOG", folder_ / "log");
+  asked.limits.test = std::chrono::seconds{2};
+  asked.limits.grace = std::chrono::milliseconds{100};
+  asked.inventory.tests.push_back(make_test("test_c.py", "last"));
+  // The last process begins only once the one before it hung and was killed.
+  HeldStore held{*store_, [&] { return count(read_text(folder_ / "log"), "test_c.py") > 0; }};
+  asked.store = &held;
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->results.counts()[Outcome::timed_out], 1);
+  EXPECT_THAT(stored(report->results.header.run_id),
+              testing::ElementsAre(testing::Pair("passed", 601), testing::Pair("timed_out", 1)));
+}
+
+TEST_F(RunTest, WhatCannotBeReadLeavesNoRunOpen) {
+  store::FaultyStore faulty{*store_};
+  faulty.fail_at(1);
+  auto asked = request({"a"});
+  asked.store = &faulty;
+  EXPECT_FALSE(run(asked));
+  const auto runs =
+      store_->read_value([](store::Tx& tx) { return tx.query("SELECT id FROM runs"); });
+  ASSERT_TRUE(runs);
+  EXPECT_TRUE(runs->empty());
+}
+
+TEST_F(RunTest, WritesToADevice) {
+  auto asked = request({"a"});
+  asked.junit_file = "/dev/null";
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST_F(RunTest, LearnsTimesFromEarlierRuns) {

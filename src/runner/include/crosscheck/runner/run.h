@@ -38,7 +38,8 @@ struct RunReport {
   [[nodiscard]] bool ok() const;
 };
 
-// How many processes run at once when nothing is said.
+// How many processes run at once when nothing is said: a core each, less where memory is short.
+inline constexpr std::size_t k_most_workers = 4;
 [[nodiscard]] std::size_t default_workers();
 
 // Selects, plans, runs, and writes what is asked for. Results reach the store while it runs; files
