@@ -241,15 +241,10 @@ json::object to_json(const JobPage& page) {
     const auto& run = *page.run;
     json::array command;
     for (const auto& argument : run.command) command.emplace_back(argument);
+    auto combination = base::to_json(run.combination);
+    combination["digest"] = run.combination.digest();
     object["run"] = {{"run_id", run.run_key},
-                     {"combination",
-                      {{"digest", run.combination.digest()},
-                       {"backend", run.combination.backend},
-                       {"backend_revision", run.combination.backend_revision},
-                       {"core_revision", run.combination.core_revision},
-                       {"suite_revision", run.combination.suite_revision},
-                       {"device", run.combination.device},
-                       {"environment_digest", run.combination.environment_digest}}},
+                     {"combination", std::move(combination)},
                      {"command", std::move(command)},
                      {"command_line", shell_line(run.command)},
                      {"selection", run.selection},
@@ -270,10 +265,12 @@ json::object to_json(const JobPage& page) {
   for (const auto& test : page.tests) {
     json::value mismatch = nullptr;
     if (test.mismatch) {
-      mismatch = json::object{{"absolute", or_null(test.mismatch->absolute)},
-                              {"relative", or_null(test.mismatch->relative)},
-                              {"absolute_tolerance", or_null(test.mismatch->absolute_tolerance)},
-                              {"relative_tolerance", or_null(test.mismatch->relative_tolerance)}};
+      auto numbers = base::to_json(*test.mismatch);
+      for (const auto* name :
+           {"absolute", "relative", "absolute_tolerance", "relative_tolerance"}) {
+        numbers.emplace(name, nullptr);
+      }
+      mismatch = std::move(numbers);
     }
     tests.push_back(json::object{{"node_id", test.node_id},
                                  {"file", test.file},

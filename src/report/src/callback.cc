@@ -7,13 +7,9 @@ using base::json::object;
 using base::json::value;
 
 object combination_json(const base::Combination& c) {
-  return {{"digest", c.digest()},
-          {"backend", c.backend},
-          {"backend_revision", c.backend_revision},
-          {"core_revision", c.core_revision},
-          {"suite_revision", c.suite_revision},
-          {"device", c.device},
-          {"environment_digest", c.environment_digest}};
+  auto json = base::to_json(c);
+  json["digest"] = c.digest();
+  return json;
 }
 
 value text_or_null(const std::optional<std::string>& text) {

@@ -23,21 +23,6 @@ constexpr std::array<Outcome, base::k_outcome_count> k_outcomes{
     Outcome::harness_error, Outcome::not_run,
 };
 
-// Of each test the latest attempt, in the order in which tests first ended.
-std::vector<const base::TestResult*> latest(const std::vector<base::TestResult>& results) {
-  std::vector<const base::TestResult*> out;
-  std::map<base::TestId, std::size_t> at;
-  for (const auto& result : results) {
-    const auto [entry, added] = at.emplace(result.id, out.size());
-    if (added) {
-      out.push_back(&result);
-    } else if (result.attempt >= out[entry->second]->attempt) {
-      out[entry->second] = &result;
-    }
-  }
-  return out;
-}
-
 bool needs_a_look(Outcome outcome) { return base::is_failure(outcome) || base::is_fault(outcome); }
 
 // Text that XML 1.0 can hold.
@@ -151,7 +136,7 @@ std::string fit(const std::string& text, std::size_t width) {
 }  // namespace
 
 std::string to_junit(const base::RunResults& run) {
-  const auto results = latest(run.results);
+  const auto results = run.latest();
   std::map<std::string_view, std::vector<const base::TestResult*>> files;
   for (const auto* result : results) files[result->id.file].push_back(result);
 
@@ -204,7 +189,7 @@ std::string summary_text(const base::RunResults& run, const Files& files, bool i
   std::string text;
   std::size_t shown = 0;
   std::size_t more = 0;
-  for (const auto* result : latest(run.results)) {
+  for (const auto* result : run.latest()) {
     if (!needs_a_look(result->outcome)) continue;
     if (shown == k_failures_shown) {
       ++more;
@@ -231,7 +216,7 @@ json::object summary_json(const base::RunResults& run, const Files& files, bool 
   json::object numbers;
   for (const auto outcome : k_outcomes) numbers[base::to_string(outcome)] = counts[outcome];
   json::array failures;
-  for (const auto* result : latest(run.results)) {
+  for (const auto* result : run.latest()) {
     if (!needs_a_look(result->outcome)) continue;
     failures.push_back(json::object{{"node_id", result->node_id},
                                     {"outcome", base::to_string(result->outcome)},
@@ -239,20 +224,14 @@ json::object summary_json(const base::RunResults& run, const Files& files, bool 
                                     {"fingerprint", result->fingerprint},
                                     {"message", first_line(result->message)}});
   }
-  const auto& c = run.header.combination;
+  auto combination = base::to_json(run.header.combination);
+  combination["digest"] = run.header.combination.digest();
   json::object places;
   if (!files.junit.empty()) places["junit"] = files.junit;
   if (!files.results.empty()) places["results"] = files.results;
   if (!files.store.empty()) places["store"] = files.store;
   return {{"run_id", run.header.run_id},
-          {"combination",
-           {{"backend", c.backend},
-            {"backend_revision", c.backend_revision},
-            {"core_revision", c.core_revision},
-            {"suite_revision", c.suite_revision},
-            {"device", c.device},
-            {"environment_digest", c.environment_digest},
-            {"digest", c.digest()}}},
+          {"combination", std::move(combination)},
           {"selection", run.header.selection},
           {"started_at", base::to_rfc3339(run.header.started_at)},
           {"finished_at", base::to_rfc3339(run.header.finished_at)},
