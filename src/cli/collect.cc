@@ -79,11 +79,13 @@ base::Result<base::ExitCode> run_collect(const Globals& globals, const Options& 
     }
   }
   for (const auto& error : inventory->errors) {
-    std::fprintf(stderr, "%s does not collect: %s%s%s\n", error.file.c_str(), error.type.c_str(),
-                 error.type.empty() ? "" : ": ", error.message.c_str());
+    std::fprintf(stderr, "%s does not collect: %s%s%s\n", base::to_utf8(error.file).c_str(),
+                 base::to_utf8(error.type).c_str(), error.type.empty() ? "" : ": ",
+                 base::to_utf8(error.message).c_str());
   }
   for (const auto& skip : inventory->skips) {
-    std::fprintf(stderr, "%s skips itself: %s\n", skip.file.c_str(), skip.message.c_str());
+    std::fprintf(stderr, "%s skips itself: %s\n", base::to_utf8(skip.file).c_str(),
+                 base::to_utf8(skip.message).c_str());
   }
   return inventory->errors.empty() ? base::ExitCode::ok : base::ExitCode::no;
 }
