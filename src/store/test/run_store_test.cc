@@ -206,10 +206,10 @@ TEST_P(RunStore, KeepsTheLongestIdentitiesApart) {
 TEST_P(RunStore, KeepsAMismatchThatIsNoNumber) {
   RunResults run = make_run("r1", 1);
   run.results[0].mismatch =
-      base::Mismatch{std::numeric_limits<double>::infinity(), std::nan(""), 1e-5, std::nullopt};
+      base::Mismatch{std::numeric_limits<double>::infinity(), std::nan(""), 0.5, std::nullopt};
   EXPECT_OK(import(run, "d1"));
   EXPECT_EQ(text("SELECT mismatch FROM test_results"),
-            R"({"absolute":"inf","absolute_tolerance":1E-5,"relative":"nan"})");
+            R"({"absolute":"inf","absolute_tolerance":0.5,"relative":"nan"})");
 }
 
 TEST_P(RunStore, TenThousandResultsTakeFewCalls) {
