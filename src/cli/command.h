@@ -38,7 +38,5 @@ class Registration {
 
 // Whether progress may be drawn: stderr is a terminal and CI is not set.
 [[nodiscard]] bool is_interactive();
-// Whether stdout may be coloured: a terminal and NO_COLOR is not set.
-[[nodiscard]] bool use_colour();
 
 }  // namespace crosscheck::cli

@@ -85,7 +85,6 @@ int run(int argc, char** argv) {
 Registration::Registration(const char* name, AddCommand add) { commands().emplace(name, add); }
 
 bool is_interactive() { return isatty(STDERR_FILENO) == 1 && std::getenv("CI") == nullptr; }
-bool use_colour() { return isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr; }
 
 }  // namespace crosscheck::cli
 

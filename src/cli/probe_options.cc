@@ -112,10 +112,11 @@ base::Result<runner::ProbeSetup> resolve(const ProbeOptions& options) {
   auto suite = resolve_suite(options);
   if (!suite) return tl::unexpected(suite.error());
   setup.suite = std::move(*suite);
+  // Threads change what is computed and are a fact of the environment, so they follow from the
+  // machine alone, not from --jobs or the memory that is free now.
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    const auto cores = std::max(std::thread::hardware_concurrency(), 1U);
-    const auto jobs = options.jobs > 0 ? options.jobs : runner::default_workers();
-    const auto threads = std::max<std::size_t>(cores / jobs, 1);
+    const auto cores = std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
+    const auto threads = cores / std::min(cores, runner::k_most_workers);
     setup.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   return setup;

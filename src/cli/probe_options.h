@@ -17,7 +17,6 @@ struct ProbeOptions {
   std::string device_module;
   std::string device_path;
   std::string python;
-  std::size_t jobs = 0;
 
   // Whether the command line named them; otherwise an inventory may.
   bool suite_given = false;
@@ -26,8 +25,8 @@ struct ProbeOptions {
 
 void add_probe_options(CLI::App& command, ProbeOptions& options);
 
-// Makes paths absolute and finds the probe. Threads are shared out between `options.jobs` processes
-// unless OMP_NUM_THREADS says otherwise.
+// Makes paths absolute and finds the probe. The cores are shared out between as many processes as
+// run at most when nothing is said, unless OMP_NUM_THREADS says otherwise.
 [[nodiscard]] base::Result<runner::ProbeSetup> resolve(const ProbeOptions& options);
 
 // Ctrl-C and SIGTERM as bytes in a pipe, while it lives. One at a time. Also ignores SIGPIPE: a

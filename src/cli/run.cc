@@ -15,6 +15,7 @@ using base::Fault;
 
 struct Options {
   ProbeOptions probe;
+  std::size_t jobs = 0;
   bool quick = false;
   std::vector<std::string> patterns;
   std::string tests_from;
@@ -88,6 +89,7 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   auto setup = resolve(options.probe);
   if (!setup) return tl::unexpected(setup.error());
   request.setup = std::move(*setup);
+  request.setup.torch = request.inventory.environment.torch;
 
   // Before torch is imported: a store that cannot be written is known at once.
   std::unique_ptr<store::Store> store;
@@ -118,7 +120,7 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   request.backend = options.backend;
   request.backend_revision = options.backend_revision;
   request.command = options.command;
-  request.workers = options.probe.jobs;
+  request.workers = options.jobs;
   request.limits.test = base::Duration{std::llround(options.timeout * 1e6)};
   request.junit_file = options.junit;
   request.results_file = options.results;
@@ -167,7 +169,7 @@ const Registration k_registration{
                           "File with exact node ids, one a line");
       command->add_option("--inventory", options.inventory,
                           "What `crosscheck collect` wrote; default: collect first");
-      command->add_option("-j,--jobs", options.probe.jobs,
+      command->add_option("-j,--jobs", options.jobs,
                           "Processes at once; default: by cores and memory, at most 4");
       command->add_option("--timeout", options.timeout, "Seconds that one test may take")
           ->capture_default_str();
