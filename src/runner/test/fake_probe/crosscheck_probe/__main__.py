@@ -163,17 +163,37 @@ def collect(request):
         if "dies" in file:
             os.kill(os.getpid(), signal.SIGSEGV)
         if "broken" in file:
-            emit("collect_error", file=file, type="SyntaxError", message="invalid syntax", traceback="")
+            emit(
+                "collect_error",
+                file=file,
+                type="SyntaxError",
+                message="invalid syntax",
+                traceback="",
+            )
             continue
         if modules.setdefault(os.path.basename(file), file) != file:
-            emit("collect_error", file=file, type="CollectError", message="import file mismatch", traceback="")
+            emit(
+                "collect_error",
+                file=file,
+                type="CollectError",
+                message="import file mismatch",
+                traceback="",
+            )
             continue
         variant = {"x": "y" * 5000} if "long" in file else {}
         for name in ("one", "two"):
-            tests.append({"node": f"{file}::TestX::{name}", "file": file, "class": "TestX",
-                          "method": "one" if "alike" in file else name,
-                          "variant": variant if name == "two" else {},
-                          "line": 1, "markers": [], "quick": name == "one"})
+            tests.append(
+                {
+                    "node": f"{file}::TestX::{name}",
+                    "file": file,
+                    "class": "TestX",
+                    "method": "one" if "alike" in file else name,
+                    "variant": variant if name == "two" else {},
+                    "line": 1,
+                    "markers": [],
+                    "quick": name == "one",
+                }
+            )
     for test in tests:
         emit("test", **test)
     emit("end")
