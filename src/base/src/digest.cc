@@ -33,6 +33,8 @@ constexpr std::array<std::int8_t, 256> base64url_values() {
   return values;
 }
 
+}  // namespace
+
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -40,7 +42,9 @@ int hex_value(char c) {
   return -1;
 }
 
-}  // namespace
+bool is_sha256_hex(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 std::string sha256_hex(std::string_view bytes) {
   std::array<char, k_sha256_size> digest{};

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "signals.h"
+#include "crosscheck/base/threads.h"
 
 namespace crosscheck::net {
 namespace {
@@ -57,11 +57,6 @@ bool is_idempotent(std::string_view method) {
          method == "OPTIONS";
 }
 
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host.ends_with(".localhost") || host.starts_with("127.") ||
-         host == "[::1]";
-}
-
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
@@ -90,7 +85,7 @@ class Exchange {
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<std::int64_t>(1, request_.timeout.count())));
     set(CURLOPT_USERAGENT, options.user_agent.c_str());
     if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
-    if (is_loopback(host_)) set(CURLOPT_PROXY, "");
+    if (is_loopback_host(host_)) set(CURLOPT_PROXY, "");
     set(CURLOPT_ERRORBUFFER, detail_.data());
     set(CURLOPT_PREREQFUNCTION, &Exchange::on_send);
     set(CURLOPT_PREREQDATA, this);
@@ -304,7 +299,7 @@ class CurlClient final : public Client {
     if (!multi_) throw std::bad_alloc{};
     curl_multi_setopt(multi_.get(), CURLMOPT_MAX_HOST_CONNECTIONS,
                       options_.max_connections_per_host);
-    const SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     thread_ = std::thread{[this] { run(); }};
   }
 

@@ -1,6 +1,10 @@
 #include "crosscheck/net/http.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+
+#include "crosscheck/base/digest.h"
 
 namespace crosscheck::net {
 namespace {
@@ -14,12 +18,6 @@ bool same_name(std::string_view a, std::string_view b) {
 bool is_unreserved(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '.' || c == '_' || c == '~';
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char l = lower(c);
-  return l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
 Response with_type(int status, std::string body, std::string type) {
@@ -84,6 +82,13 @@ std::vector<std::string_view> split_path(std::string_view path) {
   }
 }
 
+bool is_loopback_host(std::string_view host) {
+  if (host == "localhost" || host.ends_with(".localhost") || host == "[::1]") return true;
+  in_addr address{};
+  return inet_pton(AF_INET, std::string{host}.c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> 24U == 127;
+}
+
 std::string percent_encode(std::string_view text) {
   static constexpr std::string_view k_digits = "0123456789ABCDEF";
   std::string out;
@@ -110,8 +115,8 @@ std::optional<std::string> percent_decode(std::string_view text) {
       continue;
     }
     if (text.size() - i < 3) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
+    const int high = base::hex_value(text[i + 1]);
+    const int low = base::hex_value(text[i + 2]);
     if (high < 0 || low < 0) return std::nullopt;
     out += static_cast<char>(high * 16 + low);
     i += 2;

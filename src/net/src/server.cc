@@ -34,10 +34,11 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/threads.h"
 #include "head.h"
-#include "signals.h"
 
 namespace crosscheck::net {
 namespace {
@@ -186,6 +187,47 @@ class Connections {
   std::array<std::list<Connection*>, k_phases> lists_;
 };
 
+// What the bodies of all connections hold. Thread-safe.
+class BodyBudget {
+ public:
+  explicit BodyBudget(std::size_t limit) : limit_{limit} {}
+
+  // One body's part; given back when it goes.
+  class Share {
+   public:
+    explicit Share(BodyBudget& budget) : budget_{budget} {}
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    ~Share() { release(); }
+    // False: there is no room for that many bytes.
+    bool grow_to(std::size_t bytes) {
+      if (bytes <= bytes_) return true;
+      if (!budget_.take(bytes - bytes_, bytes > k_small)) return false;
+      bytes_ = bytes;
+      return true;
+    }
+    void release() { budget_.used_ -= std::exchange(bytes_, 0); }
+
+   private:
+    static constexpr std::size_t k_small = std::size_t{1} << 20;
+    BodyBudget& budget_;
+    std::size_t bytes_ = 0;
+  };
+
+ private:
+  bool take(std::size_t bytes, bool is_large) {
+    const std::size_t limit = is_large ? limit_ - limit_ / 4 : limit_;
+    std::size_t used = used_;
+    do {
+      if (bytes > limit || used > limit - bytes) return false;
+    } while (!used_.compare_exchange_weak(used, used + bytes));
+    return true;
+  }
+
+  const std::size_t limit_;
+  std::atomic<std::size_t> used_ = 0;
+};
+
 Response error_response(int status, std::string_view reason) {
   return Response::json(status, fmt::format(R"({{"error":"{}"}})", reason));
 }
@@ -255,7 +297,8 @@ class BeastServer final : public Server {
   BeastServer(ServerOptions options, Handler handler)
       : options_{std::move(options)},
         handler_{std::move(handler)},
-        connections_{connection_limit(options_.max_connections)} {
+        connections_{connection_limit(options_.max_connections)},
+        body_budget_{options_.body_budget} {
     if (!options_.body_limit)
       options_.body_limit = [](const Request&) { return k_default_body_limit; };
   }
@@ -286,7 +329,7 @@ class BeastServer final : public Server {
   }
 
   void run() {
-    const SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     handlers_.emplace(std::max<std::size_t>(1, options_.handler_threads));
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
     for (std::size_t i = 0; i < std::max<std::size_t>(1, options_.io_threads); ++i) {
@@ -436,6 +479,7 @@ class BeastServer final : public Server {
       co_return co_await refuse(connection, Refusal{413, "body_too_large"});
     }
     parser.body_limit(*limit);
+    BodyBudget::Share share{body_budget_};
     if (!parser.is_done()) {
       if (!connections_.enter(connection, Phase::body)) co_return false;
       if (head->expects_continue && connection.buffer.size() == 0) {
@@ -456,6 +500,15 @@ class BeastServer final : public Server {
         arrived += co_await http::async_read_some(connection.stream, connection.buffer, parser,
                                                   asio::redirect_error(asio::use_awaitable, error));
         if (error) co_return co_await give_up(connection, error);
+        // Of a body whose length was told the room is reserved but not touched before it is filled.
+        const std::string& body = parser.get().body();
+        if (!share.grow_to(head->chunked ? body.capacity() : body.size())) {
+          log::warning("no_room_for_body",
+                       {{"path", request.path}, {"remote", remote}, {"bytes", body.size()}});
+          parser.get().body() = {};
+          share.release();
+          co_return co_await refuse(connection, Refusal{503, "busy"});
+        }
       }
       request.body = std::move(parser.get().body());
     }
@@ -463,6 +516,8 @@ class BeastServer final : public Server {
     if (!connections_.enter(connection, Phase::handling)) co_return false;
     transport.expires_never();
     const Response response = co_await handle(request);
+    request.body = {};
+    share.release();
     const bool keep_alive = parser.keep_alive() && !connections_.stopping();
     if (!co_await write(connection, response, head->head_only, keep_alive)) co_return false;
     if (!keep_alive && connection.buffer.size() > 0) co_await drain(connection);
@@ -479,7 +534,8 @@ class BeastServer final : public Server {
   }
 
   asio::awaitable<bool> refuse(Connection& connection, Refusal refusal) {
-    const Response response = error_response(refusal.status, refusal.reason);
+    Response response = error_response(refusal.status, refusal.reason);
+    if (refusal.status == 503) response.headers.set("Retry-After", "5");
     if (co_await write(connection, response, false, false)) co_await drain(connection);
     co_return false;
   }
@@ -569,6 +625,7 @@ class BeastServer final : public Server {
   asio::steady_timer backoff_{acceptor_.get_executor()};
   std::uint16_t port_ = 0;
   Connections connections_;
+  BodyBudget body_budget_;
   std::atomic<bool> abandoned_ = false;
   std::optional<asio::thread_pool> handlers_;
   std::vector<std::thread> threads_;

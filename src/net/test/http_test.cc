@@ -94,5 +94,13 @@ TEST(Percent, DecodeUndoesEncode) {
   }
 }
 
+TEST(Loopback, IsThisMachineOnly) {
+  for (const char* host : {"localhost", "a.localhost", "127.0.0.1", "127.1.2.3", "[::1]"})
+    EXPECT_TRUE(is_loopback_host(host)) << host;
+  for (const char* host : {"", "127.evil.example", "127.0.0.1.evil.example", "localhost.example",
+                           "10.0.0.1", "128.0.0.1", "0.0.0.0", "[::2]", "::1", "xlocalhost"})
+    EXPECT_FALSE(is_loopback_host(host)) << host;
+}
+
 }  // namespace
 }  // namespace crosscheck::net

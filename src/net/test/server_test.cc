@@ -312,6 +312,58 @@ TEST(Server, RefusesATooLongBodyBeforeReadingIt) {
   }
 }
 
+TEST(Server, HoldsNoMoreOfAllBodiesThanItsBudget) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  ServerOptions options = limited(10 * mib);
+  options.body_budget = 4 * mib;
+  Gate gate;
+  const auto server = start(options, [&](const Request& request) {
+    if (request.path == "/held") gate.wait();
+    return Response::text(200, std::to_string(request.body.size()));
+  });
+  const auto length = [](std::size_t n) { return "Content-Length: " + std::to_string(n) + "\r\n"; };
+  const auto whole = [&](const std::string& path, std::size_t n) {
+    Peer peer = connect(*server);
+    peer.send(post(path, length(n), std::string(n, 'x')));
+    return peer.read_answer();
+  };
+  // A body counts until it is answered.
+  Peer held = connect(*server);
+  held.send(post("/held", length(3 * mib), std::string(3 * mib, 'x')));
+  ASSERT_TRUE(gate.is_reached(1));
+  const Answer refused = whole("/", mib + mib / 2);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.body, R"({"error":"busy"})");
+  EXPECT_EQ(refused.headers.get("Connection"), "close");
+  EXPECT_TRUE(refused.headers.get("Retry-After"));
+  Peer chunked = connect(*server);
+  std::string chunks;
+  for (int i = 0; i < 40; ++i) chunks += "10000\r\n" + std::string(65536, 'x') + "\r\n";
+  chunked.send(post("/", "Transfer-Encoding: chunked\r\n", chunks));
+  EXPECT_EQ(chunked.read_answer().status, 503);
+  // A small one has its place all the same, and what was refused has given back what it held.
+  EXPECT_EQ(whole("/", mib).status, 200);
+  gate.open();
+  EXPECT_EQ(held.read_answer().status, 200);
+  EXPECT_EQ(whole("/", 3 * mib).status, 200);
+  EXPECT_EQ(whole("/", 5 * mib).status, 503);
+
+  // One on its way counts by what has come of it: a length that is announced holds nothing yet.
+  Peer idle = connect(*server);
+  idle.send(post("/", length(10 * mib)));
+  std::vector<Peer> slow;
+  for (int i = 0; i < 3; ++i) {
+    slow.push_back(connect(*server));
+    slow.back().send(post("/", length(mib), std::string(mib - 1, 'x')));
+  }
+  EXPECT_TRUE(eventually([&] { return whole("/", mib + mib / 2).status == 503; }));
+  for (Peer& peer : slow) {
+    peer.send("x");
+    EXPECT_EQ(peer.read_answer().body, std::to_string(mib));
+  }
+  EXPECT_EQ(whole("/", 3 * mib).status, 200);
+}
+
 TEST(Server, CountsChunksAsTheyCome) {
   const auto server = start(limited(10));
   const struct {

@@ -51,6 +51,9 @@ struct Response {
 // Path segments between slashes: "/b/org/repo" is {"b","org","repo"}; a trailing slash gives a last
 // empty segment.
 [[nodiscard]] std::vector<std::string_view> split_path(std::string_view path);
+// Whether a URL's host is this machine: 127.0.0.0/8, [::1], localhost and names below it (RFC 6761,
+// which libcurl resolves so by itself).
+[[nodiscard]] bool is_loopback_host(std::string_view host);
 [[nodiscard]] std::string percent_encode(
     std::string_view text);  // everything but unreserved characters
 [[nodiscard]] std::optional<std::string> percent_decode(std::string_view text);

@@ -17,11 +17,15 @@ struct ServerOptions {
   // How large the body of a request may be, decided from its method and path once the headers are
   // read: a larger Content-Length is answered 413 before a byte of the body is read.
   std::function<std::size_t(const Request&)> body_limit;  // default: 1 MiB
-  std::size_t header_limit = 16 * 1024;                   // over it: 431
-  std::chrono::milliseconds header_timeout{10'000};       // from accept, later from the first byte
-  std::chrono::milliseconds body_timeout{30'000};         // of each 4 MiB begun
-  std::chrono::milliseconds write_timeout{30'000};        // likewise, of an answer
-  std::chrono::milliseconds idle_timeout{60'000};         // between requests on one connection
+  // What the bodies of all requests may hold in memory together, from the first byte until they are
+  // answered: anybody may send them. Over it: 503, and the connection is closed. The last quarter
+  // is for the first MiB of each, so that a few large ones do not keep the small ones out.
+  std::size_t body_budget = std::size_t{256} << 20;
+  std::size_t header_limit = 16 * 1024;              // over it: 431
+  std::chrono::milliseconds header_timeout{10'000};  // from accept, later from the first byte
+  std::chrono::milliseconds body_timeout{30'000};    // of each 4 MiB begun
+  std::chrono::milliseconds write_timeout{30'000};   // likewise, of an answer
+  std::chrono::milliseconds idle_timeout{60'000};    // between requests on one connection
   // More: the longest idle or half-open ones are closed. At most 3/4 of the process's descriptors.
   std::size_t max_connections = 4096;
   std::size_t io_threads = 1;
@@ -34,8 +38,8 @@ using Handler = std::function<Response(const Request&)>;
 //
 // What is refused never reaches the handler and is answered {"error":"<reason>"}: 400 what is not
 // HTTP, whose body has two lengths, whose path, query or headers are not UTF-8 or whose path or
-// query holds NUL; 413, 417, 431; 501 a transfer encoding other than chunked. Upgrades are ignored,
-// as HTTP allows.
+// query holds NUL; 413, 417, 431; 501 a transfer encoding other than chunked; 503 what there is no
+// memory for. Upgrades are ignored, as HTTP allows.
 class Server {
  public:
   // Listens before it returns. `environment` fault when the address cannot be bound, naming it.

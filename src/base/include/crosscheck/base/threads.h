@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <thread>
+#include <utility>
 
-namespace crosscheck::net {
+namespace crosscheck::base {
 
 // Threads started while one lives take no signals: those are for the program's own threads, and a
 // SIGPIPE from a library's write must not end the process.
@@ -23,4 +25,11 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-}  // namespace crosscheck::net
+// One such thread.
+template <class F>
+[[nodiscard]] std::thread start_thread(F&& body) {
+  const SignalsBlocked blocked;
+  return std::thread{std::forward<F>(body)};
+}
+
+}  // namespace crosscheck::base
