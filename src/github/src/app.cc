@@ -19,6 +19,7 @@ using base::RepoName;
 using base::Time;
 namespace json = base::json;
 using Kind = DispatchAnswer::Kind;
+using SteadyClock = std::chrono::steady_clock;
 
 namespace {
 
@@ -26,8 +27,8 @@ using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr Duration k_backdated = seconds{60};       // our clock may be ahead of GitHub's
-constexpr Duration k_jwt_lifetime = minutes{9};     // from now; GitHub takes ten
+constexpr Duration k_backdated = seconds{60};    // our clock may be ahead of GitHub's
+constexpr Duration k_jwt_lifetime = minutes{9};  // from now; GitHub takes ten
 constexpr Duration k_jwt_reuse = minutes{5};
 constexpr Duration k_token_margin = minutes{1};     // a token is not used so close to its end
 constexpr Duration k_secondary_wait = seconds{60};  // GitHub's advice where it names no time
@@ -42,6 +43,8 @@ std::string_view to_string(AppCall call) {
       return "asking for an installation token";
     case AppCall::dispatch:
       return "the dispatch";
+    case AppCall::get:
+      return "the request";
   }
   return "the call";
 }
@@ -200,14 +203,25 @@ struct App::State {
   Time jwt_made_at{};
 };
 
-// One dispatch on its way through the calls. Lives as long as a call is in progress.
+// One request on its way through the calls that authorise it. Lives as long as a call is in
+// progress.
 class App::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<State> state, RepoName repo, std::string body,
-          std::function<void(DispatchAnswer)> done)
+  struct Last {
+    AppCall call = AppCall::dispatch;
+    std::string method;
+    std::string path;
+    std::string body;
+    int success = 200;
+    std::optional<SteadyClock::time_point> until = {};
+  };
+  // The answer to the last call when it is a success, else why not.
+  using Done = std::function<void(base::Result<net::Response, DispatchAnswer>)>;
+
+  Session(std::shared_ptr<State> state, RepoName repo, Last last, Done done)
       : state_{std::move(state)},
         repo_{std::move(repo)},
-        body_{std::move(body)},
+        last_{std::move(last)},
         done_{std::move(done)} {}
 
   void begin() {
@@ -236,7 +250,7 @@ class App::Session : public std::enable_shared_from_this<Session> {
 
   void authorise(std::int64_t installation, bool remembered) {
     if (auto token = state_->token(installation)) {
-      send_dispatch(installation, *std::move(token));
+      send_last(installation, *std::move(token));
       return;
     }
     call(AppCall::access_token, "POST",
@@ -265,19 +279,18 @@ class App::Session : public std::enable_shared_from_this<Session> {
                      "asking for an installation token: the answer holds no token and expires_at"});
     }
     state_->set_token(installation, {*text, *expires - k_token_margin});
-    send_dispatch(installation, *text);
+    send_last(installation, *text);
   }
 
-  void send_dispatch(std::int64_t installation, std::string token) {
-    call(AppCall::dispatch, "POST", repo_path() + "/dispatches", token, body_,
+  void send_last(std::int64_t installation, std::string token) {
+    call(last_.call, last_.method, last_.path, token, last_.body,
          [self = shared_from_this(), installation, token](const net::Response& response) {
-           self->on_dispatch(response, installation, token);
+           self->on_last(response, installation, token);
          });
   }
 
-  void on_dispatch(const net::Response& response, std::int64_t installation,
-                   const std::string& token) {
-    if (response.status == 204) return finish({});
+  void on_last(const net::Response& response, std::int64_t installation, const std::string& token) {
+    if (response.status == last_.success) return finish(response);
     if (response.status == 401) {
       state_->drop_token(installation, token);
       if (!std::exchange(tried_again_, true)) {
@@ -287,12 +300,19 @@ class App::Session : public std::enable_shared_from_this<Session> {
     }
     // Perhaps moved to another installation: looked up anew next time.
     if (response.status == 404) state_->set_installation(repo_, std::nullopt);
-    finish(judge(AppCall::dispatch, response, now()));
+    finish(judge(last_.call, response, now()));
   }
 
   void call(AppCall which, std::string method, const std::string& path, const std::string& bearer,
             std::string body, std::function<void(const net::Response&)> then) {
     net::ClientRequest request;
+    request.timeout = state_->options.timeout;
+    if (last_.until) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(*last_.until - SteadyClock::now());
+      if (left.count() <= 0) return finish({Kind::retry_later, "it took too long"});
+      request.timeout = std::min(request.timeout, left);
+    }
     request.method = std::move(method);
     request.url = state_->options.api_url + path;
     request.headers = {{"Accept", "application/vnd.github+json"},
@@ -301,7 +321,6 @@ class App::Session : public std::enable_shared_from_this<Session> {
                        {"X-GitHub-Api-Version", "2022-11-28"}};
     if (!body.empty()) request.headers.add("Content-Type", "application/json");
     request.body = std::move(body);
-    request.timeout = state_->options.timeout;
     state_->client.send(std::move(request), [self = shared_from_this(), which,
                                              then = std::move(then)](net::ClientResult result) {
       if (!result) return self->finish(judge(which, result.error()));
@@ -315,8 +334,11 @@ class App::Session : public std::enable_shared_from_this<Session> {
     });
   }
 
-  void finish(DispatchAnswer answer) {
-    if (auto done = std::exchange(done_, nullptr)) done(std::move(answer));
+  void finish(DispatchAnswer why_not) {
+    if (auto done = std::exchange(done_, nullptr)) done(tl::unexpected{std::move(why_not)});
+  }
+  void finish(const net::Response& response) {
+    if (auto done = std::exchange(done_, nullptr)) done(response);
   }
 
   std::string repo_path() const { return "/repos/" + repo_.full_name(); }
@@ -324,8 +346,8 @@ class App::Session : public std::enable_shared_from_this<Session> {
 
   const std::shared_ptr<State> state_;
   const RepoName repo_;
-  const std::string body_;
-  std::function<void(DispatchAnswer)> done_;
+  const Last last_;
+  Done done_;
   bool tried_again_ = false;
 };
 
@@ -338,7 +360,25 @@ void App::dispatch(const RepoName& repo, std::string_view event_type,
                    std::string_view client_payload, std::function<void(DispatchAnswer)> done) {
   std::string body = fmt::format(R"({{"event_type":{},"client_payload":{}}})",
                                  json::serialize(json::string{event_type}), client_payload);
-  std::make_shared<Session>(state_, repo, std::move(body), std::move(done))->begin();
+  Session::Last last{AppCall::dispatch, "POST", "/repos/" + repo.full_name() + "/dispatches",
+                     std::move(body), 204};
+  std::make_shared<Session>(state_, repo, std::move(last),
+                            [done = std::move(done)](const auto& answer) {
+                              done(answer ? DispatchAnswer{} : answer.error());
+                            })
+      ->begin();
+}
+
+void App::get(const RepoName& repo, std::string path, SteadyClock::time_point until,
+              std::function<void(base::Result<std::string>)> done) {
+  Session::Last last{AppCall::get, "GET", std::move(path), {}, 200, until};
+  std::make_shared<Session>(
+      state_, repo, std::move(last),
+      [done = std::move(done)](base::Result<net::Response, DispatchAnswer> answer) {
+        if (answer) return done(std::move(answer->body));
+        done(base::fail(base::Fault::unavailable, std::move(answer.error().reason)));
+      })
+      ->begin();
 }
 
 }  // namespace crosscheck::github

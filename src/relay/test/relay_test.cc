@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "../../github/test/scripted_client.h"
 #include "crosscheck/relay/path_filter.h"
 #include "crosscheck/store/faulty_store.h"
 #include "support.h"
@@ -87,7 +88,7 @@ TEST_F(RoutesTest, NotReadyWhenTheStoreCannotBeWritten) {
   faulty.fail_at(1, base::Fault::read_only);
   const auto response = relay->handle(get("/readyz"));
   EXPECT_EQ(response->status, 503);
-  EXPECT_THAT(response->body, HasSubstr("store: "));
+  EXPECT_THAT(response->body, HasSubstr(R"("reasons":["store: cannot be written")"));
 }
 
 TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
@@ -213,6 +214,100 @@ TEST_F(PathFilterTest, WhatCannotBeFoundOutIsSent) {
                       done(base::fail(base::Fault::unavailable, "GitHub is down"));
                     }};
   EXPECT_EQ(send(filter, "org/aten").kind, Answer::Kind::sent);
+}
+
+TEST_F(PathFilterTest, WhoComesMeanwhileWaitsForTheSameList) {
+  list("L2:\n  - org/aten: {paths: ['aten/**']}\n  - org/docs: {paths: ['docs/**']}\n");
+  std::vector<GotChangedFiles> asked;
+  PathFilter filter{target_, *allowlist_,
+                    [&](std::int64_t, const GotChangedFiles& done) { asked.push_back(done); }};
+  std::vector<Answer> answers;
+  const auto begin = [&](const std::string& to) {
+    filter.send({.repo = test::repo(to),
+                 .event_type = "pull_request",
+                 .delivery_id = "d-1",
+                 .pr_number = 7},
+                [&](Answer answer) { answers.push_back(std::move(answer)); });
+  };
+  begin("org/aten");
+  begin("org/docs");
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_TRUE(answers.empty());
+  asked[0](base::fail(base::Fault::unavailable, "GitHub is down"));
+  EXPECT_EQ(answers.size(), 2U);
+  EXPECT_THAT(target_.sent_to(), ElementsAre("org/aten", "org/docs"));
+  // A failure is not kept.
+  begin("org/docs");
+  ASSERT_EQ(asked.size(), 2U);
+  asked[1](std::make_shared<const ChangedFiles>(ChangedFiles{"aten/x.cpp"}));
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_EQ(answers[2].kind, Answer::Kind::unwanted);
+}
+
+class ListChangedFilesTest : public ::testing::Test {
+ protected:
+  // The App's calls as GitHub answers them, the pages from `pages`.
+  net::ClientResult answer(const net::ClientRequest& request) {
+    const std::string& url = request.url;
+    if (url.ends_with("/installation")) return net::Response{200, {}, R"({"id":42})"};
+    if (url.ends_with("/access_tokens"))
+      return net::Response{201, {}, R"({"token":"ghs_t","expires_at":"2033-01-01T00:00:00Z"})"};
+    EXPECT_EQ(request.headers.get("Authorization"), "Bearer ghs_t");
+    asked.push_back(url);
+    const auto page = std::stoul(url.substr(url.rfind('=') + 1));
+    if (page > pages.size()) return net::Response{500, {}, ""};
+    return net::Response{200, {}, pages[page - 1]};
+  }
+  base::Result<std::shared_ptr<const ChangedFiles>> get(std::chrono::milliseconds longest = 30s) {
+    base::Result<std::shared_ptr<const ChangedFiles>> got = nullptr;
+    list_changed_files(app_, test::upstream(), longest)(7, [&](auto files) { got = files; });
+    return got;
+  }
+  static std::string page(int entries) {
+    json::array list;
+    for (int i = 0; i < entries; ++i) list.push_back(json::object{{"filename", "f"}});
+    return json::serialize(list);
+  }
+
+  std::vector<std::string> pages;
+  std::vector<std::string> asked;
+  base::ManualClock clock_{base::Time{1'700'000'000s}};
+  github::ScriptedClient client_{[this](const auto& request) { return answer(request); }};
+  github::App app_{{.app_id = "1", .api_url = "https://api.test"},
+                   github::SigningKey::generate(),
+                   client_,
+                   clock_};
+};
+
+TEST_F(ListChangedFilesTest, ReadsAllPagesAsTheApp) {
+  pages = {page(100), R"([{"filename":"a/b","previous_filename":"c"},{"filename":1},{}])"};
+  const auto files = get();
+  ASSERT_TRUE(files) << files.error().message;
+  ASSERT_EQ((*files)->size(), 102U);
+  EXPECT_EQ((*files)->back(), "c");
+  EXPECT_THAT(
+      asked,
+      ElementsAre("https://api.test/repos/pytorch/pytorch/pulls/7/files?per_page=100&page=1",
+                  "https://api.test/repos/pytorch/pytorch/pulls/7/files?per_page=100&page=2"));
+}
+
+TEST_F(ListChangedFilesTest, SaysWhyItCouldNot) {
+  pages = {page(100)};  // and the second fails
+  EXPECT_THAT(get().error().message, HasSubstr("changed files: the request was answered 500"));
+  pages = {"{}"};
+  EXPECT_THAT(get().error().message, HasSubstr("not a list"));
+  pages = {"no JSON"};
+  EXPECT_FALSE(get());
+  pages.assign(31, page(100));
+  EXPECT_EQ(get().error().fault, base::Fault::too_large);
+}
+
+TEST_F(ListChangedFilesTest, EndsInTime) {
+  pages = {page(1)};
+  const auto late = get(0ms);
+  ASSERT_FALSE(late);
+  EXPECT_THAT(late.error().message, HasSubstr("too long"));
+  EXPECT_TRUE(client_.requests().empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/result.h"
 #include "crosscheck/base/time.h"
 #include "crosscheck/github/jwt.h"
 #include "crosscheck/net/client.h"
@@ -29,15 +30,15 @@ struct DispatchAnswer {
 };
 
 // Which call an answer is to: what it means depends on it.
-enum class AppCall : std::uint8_t { installation, access_token, dispatch };
-// What `response` means for the dispatch as a whole, when it is not the call's success (200, 201,
+enum class AppCall : std::uint8_t { installation, access_token, dispatch, get };
+// What `response` means for the request as a whole, when it is not the call's success (200, 201,
 // 204).
 [[nodiscard]] DispatchAnswer judge(AppCall call, const net::Response& response, base::Time now);
 // The same for no answer.
 [[nodiscard]] DispatchAnswer judge(AppCall call, const net::ClientError& error);
 
-// A GitHub App that sends repository_dispatch events. Installation ids and their tokens are kept in
-// memory, a token until a minute before it expires. Thread-safe.
+// A GitHub App that sends repository_dispatch events and reads from the API. Installation ids and
+// their tokens are kept in memory, a token until a minute before it expires. Thread-safe.
 class App {
  public:
   struct Options {
@@ -56,6 +57,13 @@ class App {
   // block.
   void dispatch(const base::RepoName& repo, std::string_view event_type,
                 std::string_view client_payload, std::function<void(DispatchAnswer)> done);
+
+  // GET of `path` ("/repos/…", with its query) as the installation on `repo`: the answer's body
+  // when it is 200, `unavailable` for all else and when `until` has passed, whatever call it waits
+  // for. `done` as of `dispatch`.
+  void get(const base::RepoName& repo, std::string path,
+           std::chrono::steady_clock::time_point until,
+           std::function<void(base::Result<std::string>)> done);
 
  private:
   class Session;
