@@ -51,8 +51,9 @@ net::Response refuse(const base::Error& error, std::string_view event) {
   }
   base::log::error(
       event, {{"status", status}, {"fault", to_string(error.fault)}, {"error", error.message}});
-  body["detail"] = "the relay cannot do this at the moment; nothing was changed";
-  body["remedy"] = "try again";
+  body["detail"] = "the relay cannot confirm this at the moment";
+  // Also when a commit was in doubt: every call may be repeated without harm.
+  body["remedy"] = "send it again: a repeat of what was taken changes nothing";
   auto response = answer_json(status, body);
   response.headers.set("Retry-After", "5");
   return response;

@@ -5,7 +5,9 @@
 #include <boost/json/serialize.hpp>
 #include <charconv>
 
+#include "crosscheck/base/digest.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/url.h"
 #include "crosscheck/relay/answer.h"
 
 namespace crosscheck::relay {
@@ -56,10 +58,6 @@ std::optional<std::int64_t> count_of(const json::value& body, std::string_view p
   return number;
 }
 
-bool is_sha256(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 // The verdict that newer actions add. Kept when every member it has is of its type.
 bool is_triage(const json::value& value) {
   const auto* object = value.if_object();
@@ -81,7 +79,7 @@ std::string word_of(const json::object& body) {
   auto& workflow = word["workflow"].as_object();
   for (const std::string_view name : {"url", "artifact_url"})
     if (const auto* url = workflow.if_contains(name);
-        url != nullptr && !(url->is_string() && is_safe_url(url->as_string())))
+        url != nullptr && !(url->is_string() && base::is_web_url(url->as_string())))
       workflow.erase(name);
   if (const auto* triage = workflow.if_contains("triage"); triage != nullptr && !is_triage(*triage))
     workflow.erase("triage");
@@ -173,6 +171,8 @@ Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& r
       "results_digest, commit_verified) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
       "$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, "
       "$31) "
+      // Where another transaction has just committed the same key, this makes it a serialization
+      // failure, which the store tries again, and no constraint's.
       "ON CONFLICT (delivery_id, repo_key, run_id, run_attempt, job_name) DO NOTHING",
       {origin.delivery,
        key.delivery_id,
@@ -207,8 +207,7 @@ Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& r
        origin.verified});
 }
 
-// Changes nothing (0 rows) when the job is no longer as `was`.
-Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& was, const Job& job,
+Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& job,
                                 const CallbackBody& body) {
   return tx.execute(
       "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
@@ -217,11 +216,10 @@ Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& was, 
       "word_failed = $11, word_skipped = $12, "
       "word_combination = COALESCE($13, word_combination), "
       "results_digest = COALESCE($14, results_digest) "
-      "WHERE id = $15 AND state = $16 AND COALESCE(concluded_by, '') = $17",
+      "WHERE id = $15",
       {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
        micros(job.execution), body.workflow, body.url, body.check_run_id, body.word, body.passed,
-       body.failed, body.skipped, body.combination, body.results_digest, id, to_string(was.state),
-       by_name(was.concluded_by).value_or("")});
+       body.failed, body.skipped, body.combination, body.results_digest, id});
 }
 
 net::Response ignored(std::string_view reason) {
@@ -229,26 +227,6 @@ net::Response ignored(std::string_view reason) {
 }
 
 }  // namespace
-
-bool is_safe_url(std::string_view url) {
-  std::size_t begin = 0;
-  const std::string start = base::to_lower_ascii(url.substr(0, 8));
-  if (start.starts_with("https://"))
-    begin = 8;
-  else if (start.starts_with("http://"))
-    begin = 7;
-  else
-    return false;
-  if (url.size() > 2048) return false;
-  if (!std::ranges::all_of(url, [](char c) {
-        const auto byte = static_cast<unsigned char>(c);
-        return byte > 0x20 && byte != 0x7f && c != '"' && c != '<' && c != '>' && c != '\\';
-      }))
-    return false;
-  const std::string_view rest = url.substr(begin);
-  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
-  return !authority.empty() && authority.find('@') == std::string_view::npos;
-}
 
 Result<CallbackBody> parse_callback(const json::value& value) {
   const auto* object = value.if_object();
@@ -315,7 +293,7 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 
   // From here on advisory: dropped when malformed.
   if (const auto* url = base::find(value, "workflow.url");
-      url != nullptr && url->is_string() && is_safe_url(url->as_string()))
+      url != nullptr && url->is_string() && base::is_web_url(url->as_string()))
     body.url = std::string{url->as_string()};
   body.passed = count_of(value, "workflow.test_results.passed");
   body.failed = count_of(value, "workflow.test_results.failed");
@@ -324,7 +302,7 @@ Result<CallbackBody> parse_callback(const json::value& value) {
       combination != nullptr && combination->is_object())
     body.combination = base::canonical_json(*combination);
   if (const auto* digest = base::find(value, "workflow.crosscheck.results_digest");
-      digest != nullptr && digest->is_string() && is_sha256(digest->as_string()))
+      digest != nullptr && digest->is_string() && base::is_sha256_hex(digest->as_string()))
     body.results_digest = std::string{digest->as_string()};
   if (const auto* sha = base::find(value, "payload.head_sha"); sha != nullptr && sha->is_string())
     body.head_sha = std::string{sha->as_string()};
@@ -356,41 +334,60 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
   return store.write_value([&](store::Tx& tx) -> Result<Recorded> {
     const auto origin = origin_of(tx, reporter, body);
     if (!origin) return tl::unexpected(origin.error());
-    // A lost race is read again; every loser has moved the job on, and a job moves three times at
-    // most.
-    for (int tries = 0; tries < 4; ++tries) {
-      const auto found = find_job(tx, key);
-      if (!found) return tl::unexpected(found.error());
-      const std::optional<Job> was = *found ? std::optional{(*found)->second} : std::nullopt;
-      const auto next =
-          advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
-      if (!next)
-        return base::fail(Fault::conflict,
-                          "field workflow.conclusion: '" + body.conclusion.value_or("null") +
-                              "' contradicts the earlier '" + was->conclusion.value_or("null") +
-                              "' of this job",
-                          "a re-run must raise workflow.run_attempt");
-      const bool changes = next->effect == Effect::advanced || next->effect == Effect::replaced;
-      if (!changes) {
-        // A repeat may bring the results that could not be uploaded the first time.
-        if (body.status == JobState::completed && (body.results_digest || body.combination)) {
-          auto filled = tx.execute(
-              "UPDATE jobs SET results_digest = COALESCE(results_digest, $1), "
-              "word_combination = COALESCE(word_combination, $2) WHERE id = $3",
-              {body.results_digest, body.combination, (*found)->first});
-          if (!filled) return tl::unexpected(filled.error());
-        }
-        return Recorded{next->effect, next->job, origin->verified};
-      }
-      const auto changed = *found ? update_job(tx, (*found)->first, *was, next->job, body)
+    const auto found = find_job(tx, key);
+    if (!found) return tl::unexpected(found.error());
+    const std::optional<Job> was = *found ? std::optional{(*found)->second} : std::nullopt;
+    const auto next =
+        advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
+    if (!next)
+      return base::fail(Fault::conflict,
+                        "field workflow.conclusion: '" + body.conclusion.value_or("null") +
+                            "' contradicts the earlier '" + was->conclusion.value_or("null") +
+                            "' of this job",
+                        "a re-run must raise workflow.run_attempt");
+    const bool changes = next->effect == Effect::advanced || next->effect == Effect::replaced;
+    if (changes) {
+      const auto changed = *found ? update_job(tx, (*found)->first, next->job, body)
                                   : insert_job(tx, key, reporter, *origin, body, next->job, now);
       if (!changed) return tl::unexpected(changed.error());
-      if (*changed == 1) {
-        tx.notify("jobs");
-        return Recorded{next->effect, next->job, origin->verified};
-      }
+    } else if (body.status == JobState::completed && (body.results_digest || body.combination)) {
+      // A repeat may bring the results that could not be uploaded the first time.
+      auto filled = tx.execute(
+          "UPDATE jobs SET results_digest = COALESCE(results_digest, $1), "
+          "word_combination = COALESCE(word_combination, $2) WHERE id = $3",
+          {body.results_digest, body.combination, (*found)->first});
+      if (!filled) return tl::unexpected(filled.error());
     }
-    return base::fail(Fault::busy, "the job is being reported from several places at once");
+    Recorded recorded{next->effect, next->job, origin->verified};
+    if (next->effect == Effect::replaced) recorded.replaced = was->conclusion;
+    return recorded;
+  });
+}
+
+Result<std::int64_t> conclude_run(store::Store& store, const base::RepoName& repo,
+                                  std::string_view delivery_id, std::string_view run_id,
+                                  std::string_view conclusion, Time now) {
+  return store.write_value([&](store::Tx& tx) -> Result<std::int64_t> {
+    auto open = tx.query(
+        "SELECT run_attempt, job_name FROM jobs WHERE delivery_id = $1 AND repo_key = $2 "
+        "AND run_id = $3 AND state = 'in_progress'",
+        {delivery_id, repo.key(), run_id});
+    if (!open) return tl::unexpected(open.error());
+    for (const auto& row : *open) {
+      const auto found = find_job(tx, {std::string{delivery_id}, repo.key(), std::string{run_id},
+                                       row.integer(0), row.text(1)});
+      if (!found) return tl::unexpected(found.error());
+      const auto next = advance((*found)->second, {ReportKind::expired, std::string{conclusion}},
+                                std::nullopt, now);
+      const Job& job = next->job;
+      auto changed = tx.execute(
+          "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
+          "execution_us = $5 WHERE id = $6",
+          {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
+           micros(job.execution), (*found)->first});
+      if (!changed) return tl::unexpected(changed.error());
+    }
+    return std::ssize(*open);
   });
 }
 
@@ -459,7 +456,7 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   json::object answer{
       {"ok", true}, {"status", to_string(body->status)}, {"effect", to_string(recorded->effect)}};
   if (recorded->effect == Effect::duplicate) answer["duplicate"] = true;
-  if (recorded->effect == Effect::replaced) answer["replaced"] = "timed_out";
+  if (recorded->effect == Effect::replaced) answer["replaced"] = recorded->replaced.value_or("");
   if (recorded->job.completed_first) answer["completed_first"] = true;
   if (!recorded->verified) answer["commit_verified"] = false;
   return answer_json(200, answer);

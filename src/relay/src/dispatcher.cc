@@ -185,10 +185,10 @@ Result<void> Dispatcher::State::record(store::Tx& tx, const std::vector<Complete
         {to_string(n.state), n.uncertain, n.not_before, n.error, batch[i].id, owner});
     if (!changed) return tl::unexpected(changed.error());
     if (n.state != DispatchState::pending) continue;
-    if (auto done = tx.execute("UPDATE dispatches SET state = 'withdrawn' WHERE id = $1 AND "
-                               "state = 'pending' AND " +
+    if (auto done = tx.execute("UPDATE dispatches SET state = 'withdrawn', last_error = $2 "
+                               "WHERE id = $1 AND state = 'pending' AND " +
                                    std::string{k_superseded},
-                               {batch[i].id});
+                               {batch[i].id, k_superseded_reason});
         !done)
       return tl::unexpected(done.error());
   }
@@ -231,9 +231,11 @@ Result<void> Dispatcher::State::take_over(store::Tx& tx, Time now,
         "UPDATE dispatches SET uncertain = 1, lease_owner = NULL, lease_until = NULL, "
         "not_before = $1, state = CASE WHEN " +
             std::string{k_superseded} +
-            " THEN 'withdrawn' ELSE 'pending' END "
+            " THEN 'withdrawn' ELSE 'pending' END, last_error = CASE WHEN " +
+            std::string{k_superseded} +
+            " THEN $3 ELSE last_error END "
             "WHERE id = $2 AND state = 'sending' AND lease_until <= $1",
-        {now, row.integer(0)});
+        {now, row.integer(0), k_superseded_reason});
     if (!freed) return tl::unexpected(freed.error());
   }
   return {};

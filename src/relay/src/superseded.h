@@ -10,4 +10,7 @@ inline constexpr std::string_view k_superseded =
     "WHERE o.event_type = 'pull_request' AND n.event_type = 'pull_request' "
     "AND n.pr_number = o.pr_number AND n.id > o.id AND n.action IN ('synchronize', 'closed'))";
 
+inline constexpr std::string_view k_superseded_reason =
+    "superseded by a newer commit of the pull request, or by its end";
+
 }  // namespace crosscheck::relay

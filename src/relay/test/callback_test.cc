@@ -43,7 +43,7 @@ json::object token(std::string_view repo = "org/two") { return {{"repository", r
 
 class CallbackTest : public test::RelayTest {
  protected:
-  CallbackTest() {
+  explicit CallbackTest(store::Engine engine = store::Engine::sqlite) : RelayTest{engine} {
     accept_event("d-1", pull_request("opened"));
     EXPECT_TRUE(store_->write([this](store::Tx& tx) -> base::Result<void> {
       auto done =
@@ -71,6 +71,12 @@ class CallbackTest : public test::RelayTest {
 
   RateLimiter limiter_{100'000};
 };
+
+class CallbackOnEngine : public CallbackTest, public ::testing::WithParamInterface<store::Engine> {
+ protected:
+  CallbackOnEngine() : CallbackTest{GetParam()} {}
+};
+INSTANTIATE_TEST_SUITE_P(Engines, CallbackOnEngine, test::engines(), test::engine_name);
 
 TEST_F(CallbackTest, AJobFromStartToEnd) {
   clock_.advance(30s);
@@ -105,7 +111,7 @@ TEST_F(CallbackTest, WhatTheRelayKnowsIsNotTakenFromTheEcho) {
   EXPECT_THAT(rows("SELECT word_body FROM jobs", 1)[0], ::testing::Not(HasSubstr("eeee")));
 }
 
-TEST_F(CallbackTest, RepeatsAndContradictions) {
+TEST_P(CallbackOnEngine, RepeatsAndContradictions) {
   struct Step {
     std::string_view status;
     json::value conclusion;
@@ -141,7 +147,7 @@ TEST_F(CallbackTest, RepeatsAndContradictions) {
   EXPECT_THAT(rows("SELECT completed_first FROM jobs ORDER BY id", 1), ElementsAre("0", "1"));
 }
 
-TEST_F(CallbackTest, AReportReplacesTheRelaysOwnTimeOut) {
+TEST_P(CallbackOnEngine, AReportReplacesTheRelaysOwnTimeOut) {
   EXPECT_EQ(send(report("in_progress")).status, 200);
   ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
     auto done = tx.execute(
@@ -342,7 +348,7 @@ TEST_F(CallbackTest, LargeBodies) {
   EXPECT_EQ(send(std::string(k_callback_limit + 1, ' '), token(), *store_).status, 413);
 }
 
-TEST_F(CallbackTest, OfManyEqualCallbacksExactlyOneAdvances) {
+TEST_P(CallbackOnEngine, OfManyEqualCallbacksExactlyOneAdvances) {
   for (int round = 0; round < 5; ++round) {
     auto body = report("in_progress");
     workflow_of(body)["run_id"] = round + 1;
@@ -365,7 +371,7 @@ TEST_F(CallbackTest, OfManyEqualCallbacksExactlyOneAdvances) {
   EXPECT_EQ(count("jobs"), 5);
 }
 
-TEST_F(CallbackTest, AFailingStoreLosesNoResult) {
+TEST_P(CallbackOnEngine, AFailingStoreLosesNoResult) {
   int failures = 0;
   for (std::int64_t n = 1;; ++n) {
     auto body = report("completed", "success");
@@ -382,16 +388,70 @@ TEST_F(CallbackTest, AFailingStoreLosesNoResult) {
   EXPECT_GE(failures, 3);
 }
 
-TEST(IsSafeUrl, Table) {
-  for (const std::string_view good :
-       {"https://x.example", "HTTP://x.example/a?b#c", "https://x.example/@me"})
-    EXPECT_TRUE(is_safe_url(good)) << good;
-  for (const std::string_view bad :
-       {"", "https://", "javascript:alert(1)", "ftp://x.example", "//x.example",
-        "https://me@x.example", "https://me:pw@x.example/", "https://x.example/\"onclick",
-        "https://x.example/a b", "https://x\nexample", "https://x.example\\@evil",
-        "data:text/html,x"})
-    EXPECT_FALSE(is_safe_url(bad)) << bad;
+TEST_P(CallbackOnEngine, AnyTextIsStoredOrRefused) {
+  for (const char* field : {"name", "job_name", "run_id", "check_run_id", "conclusion", "url",
+                            "artifact_url", "combination", "triage", "event_type"}) {
+    auto body = report("completed", "success");
+    auto& flow = workflow_of(body);
+    const std::string_view name = field;
+    if (name == "combination")
+      flow["crosscheck"] = json::object{{"combination", json::object{{"backend", "MARK"}}}};
+    else if (name == "triage")
+      flow["triage"] = json::object{{"category", "infra"}, {"summary", "MARK"}};
+    else if (name == "event_type")
+      body["event_type"] = "MARK";
+    else
+      flow[field] = "MARK";
+    const std::string whole = json::serialize(body);
+    for (const std::string& text : test::awkward_json_texts()) {
+      std::string awkward = whole;
+      awkward.replace(awkward.find("\"MARK\""), 6, text);
+      const auto response = send(awkward, token(), *store_);
+      EXPECT_LT(response.status, 500) << awkward << ": " << response.body;
+    }
+  }
+  EXPECT_GT(count("jobs"), 0);
+}
+
+TEST_P(CallbackOnEngine, WhatIsKnownToBeOverIsConcludedByTheRelay) {
+  const auto conclude = [&](std::string_view run, std::string_view conclusion) {
+    const auto jobs =
+        conclude_run(*store_, test::repo("Org/Two"), "d-1", run, conclusion, clock_.now());
+    EXPECT_TRUE(jobs) << jobs.error().message;
+    return jobs.value_or(-1);
+  };
+  auto first = report("in_progress");
+  auto second = first;
+  workflow_of(second)["job_name"] = "other";
+  auto third = first;
+  workflow_of(third)["run_id"] = "124";
+  for (const auto& body : {first, second, third}) EXPECT_EQ(send(body).status, 200);
+  auto ended = report("completed", "success");
+  workflow_of(ended)["job_name"] = "other";
+  EXPECT_EQ(send(ended).status, 200);
+  clock_.advance(60s);
+  EXPECT_EQ(conclude("123", "cancelled"), 1);
+  EXPECT_EQ(conclude("123", "cancelled"), 0);
+  EXPECT_EQ(conclude("999", "cancelled"), 0);
+  EXPECT_THAT(
+      rows("SELECT run_id, job_name, state, conclusion, concluded_by, execution_us FROM jobs "
+           "ORDER BY id",
+           6),
+      ElementsAre("123|linux / test: cuda|completed|cancelled|relay|60000000",
+                  "123|other|completed|success|downstream|0",
+                  "124|linux / test: cuda|in_progress|-|-|-"));
+  // The job's own word counts when it comes after all.
+  EXPECT_THAT(send(report("completed", "failure")).body,
+              HasSubstr(R"("effect":"replaced","replaced":"cancelled")"));
+}
+
+TEST_F(CallbackTest, APipelineThatIsNotMappedIsForbidden) {
+  const auto response =
+      send(report("in_progress"), {{"organization_id", "org-uuid"}, {"pipeline_id", "pipe-uuid"}});
+  EXPECT_EQ(response.status, 403);
+  EXPECT_THAT(response.body, HasSubstr("pipe-uuid"));
+  EXPECT_THAT(response.body, HasSubstr("org-uuid"));
+  EXPECT_EQ(send(report("in_progress"), {{"pipeline_id", "x"}}).status, 401);
 }
 
 }  // namespace

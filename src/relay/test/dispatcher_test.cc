@@ -23,6 +23,7 @@ using Kind = Answer::Kind;
 
 class DispatcherTest : public test::RelayTest {
  protected:
+  using RelayTest::RelayTest;
   Dispatcher dispatcher(store::Store& store, std::size_t concurrency = 32) {
     return Dispatcher{
         store, clock_, target_, {.concurrency = concurrency, .jitter = [] { return 1.0; }}};
@@ -46,7 +47,14 @@ class DispatcherTest : public test::RelayTest {
   test::FakeTarget target_;
 };
 
-TEST_F(DispatcherTest, SendsWhatWasAcceptedOnce) {
+class DispatcherOnEngine : public DispatcherTest,
+                           public ::testing::WithParamInterface<store::Engine> {
+ protected:
+  DispatcherOnEngine() : DispatcherTest{GetParam()} {}
+};
+INSTANTIATE_TEST_SUITE_P(Engines, DispatcherOnEngine, test::engines(), test::engine_name);
+
+TEST_P(DispatcherOnEngine, SendsWhatWasAcceptedOnce) {
   const auto body = pull_request("opened");
   accept_event("d-1", body);
   auto d = dispatcher(*store_);
@@ -63,7 +71,7 @@ TEST_F(DispatcherTest, SendsWhatWasAcceptedOnce) {
   EXPECT_EQ(target_.sent.size(), 4U);
 }
 
-TEST_F(DispatcherTest, TheAttemptIsOnRecordBeforeItIsMade) {
+TEST_P(DispatcherOnEngine, TheAttemptIsOnRecordBeforeItIsMade) {
   accept_event("d-1", pull_request("opened"));
   target_.hold = true;
   auto d = dispatcher(*store_);
@@ -76,7 +84,7 @@ TEST_F(DispatcherTest, TheAttemptIsOnRecordBeforeItIsMade) {
   EXPECT_THAT(column("state"), Each("sent"));
 }
 
-TEST_F(DispatcherTest, EveryAnswerStandsAlone) {
+TEST_P(DispatcherOnEngine, EveryAnswerStandsAlone) {
   accept_event("d-1", pull_request("opened"));
   target_.answers = {{"org/one", {Kind::rejected, {}, "404"}},
                      {"org/two", {Kind::retry_later, clock_.now() + 90s, "429"}},
@@ -98,7 +106,7 @@ TEST_F(DispatcherTest, EveryAnswerStandsAlone) {
   EXPECT_THAT(column("state"), ElementsAre("dead", "sent", "dead", "sent"));
 }
 
-TEST_F(DispatcherTest, ARepositoryThatHangsHoldsItsOwnPlacesOnly) {
+TEST_P(DispatcherOnEngine, ARepositoryThatHangsHoldsItsOwnPlacesOnly) {
   list("L2: [org/slow, org/quick]\n");
   for (int i = 0; i < 10; ++i)
     accept_event("d-" + std::to_string(i), pull_request("opened", i + 1));
@@ -136,7 +144,7 @@ TEST_F(DispatcherTest, WhatTheTargetHasNoRoomForStaysInTheOutbox) {
   target_.held[0]({});
 }
 
-TEST_F(DispatcherTest, AnExpiredLeaseIsTakenOverAndMarked) {
+TEST_P(DispatcherOnEngine, AnExpiredLeaseIsTakenOverAndMarked) {
   list("L2: [org/two]\n");
   accept_event("d-1", pull_request("opened"));
   target_.hold = true;
@@ -201,7 +209,7 @@ TEST_F(DispatcherTest, WhatAProcessThatIsGoneHadClaimedIsTakenOverAtOnce) {
   for (auto& done : target_.held) done({});
 }
 
-TEST_F(DispatcherTest, ARetryThatANewerCommitOvertookIsWithdrawn) {
+TEST_P(DispatcherOnEngine, ARetryThatANewerCommitOvertookIsWithdrawn) {
   list("L2: [org/two]\n");
   accept_event("d-1", pull_request("opened"));
   target_.hold = true;
@@ -211,6 +219,7 @@ TEST_F(DispatcherTest, ARetryThatANewerCommitOvertookIsWithdrawn) {
   target_.held[0]({Kind::retry_later, {}, "503"});
   step(d);
   EXPECT_EQ(column("state")[0], "withdrawn");
+  EXPECT_THAT(column("last_error")[0], ::testing::StartsWith("superseded"));
   for (std::size_t i = 1; i < target_.held.size(); ++i) target_.held[i]({});
 }
 
@@ -230,7 +239,7 @@ TEST_F(DispatcherTest, ABodyPastItsRetentionIsADeadLetter) {
 
 // Whichever call to the store fails: everything is sent in the end, and what was recorded as sent
 // is not sent again.
-TEST_F(DispatcherTest, AFailingStoreLosesNothing) {
+TEST_P(DispatcherOnEngine, AFailingStoreLosesNothing) {
   for (std::int64_t n = 1;; ++n) {
     target_.sent.clear();
     accept_event("d-" + std::to_string(n), pull_request("opened", static_cast<int>(n)));
@@ -259,7 +268,7 @@ TEST_F(DispatcherTest, AThreadSendsWhatIsAcceptedWhileItRuns) {
   EXPECT_THAT(column("state"), Each("sent"));
 }
 
-TEST_F(DispatcherTest, StoppingWaitsForWhatIsBeingSent) {
+TEST_P(DispatcherOnEngine, StoppingWaitsForWhatIsBeingSent) {
   list("L2: [org/two]\n");
   accept_event("d-1", pull_request("opened"));
   target_.hold = true;

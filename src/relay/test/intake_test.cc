@@ -22,6 +22,7 @@ namespace json = base::json;
 
 class IntakeTest : public test::RelayTest {
  protected:
+  using RelayTest::RelayTest;
   IntakeHandler handler(store::Store& store) {
     return IntakeHandler{store,
                          *allowlist_,
@@ -32,6 +33,12 @@ class IntakeTest : public test::RelayTest {
   }
   net::Response handle(const net::Request& request) { return handler(*store_).handle(request); }
 };
+
+class IntakeOnEngine : public IntakeTest, public ::testing::WithParamInterface<store::Engine> {
+ protected:
+  IntakeOnEngine() : IntakeTest{GetParam()} {}
+};
+INSTANTIATE_TEST_SUITE_P(Engines, IntakeOnEngine, test::engines(), test::engine_name);
 
 TEST_F(IntakeTest, AnEventAndItsDispatchesAreStored) {
   const auto response = handle(webhook(json::serialize(pull_request("opened"))));
@@ -72,7 +79,7 @@ TEST_F(IntakeTest, TheSameDeliveryAgainArmsWhatDied) {
               ElementsAre("org/one|sent", "org/two|pending", "org/three|sent", "org/four|sent"));
 }
 
-TEST_F(IntakeTest, ANewerCommitWithdrawsWhatWasNotSent) {
+TEST_P(IntakeOnEngine, ANewerCommitWithdrawsWhatWasNotSent) {
   list("L2: [org/two, org/other]\n");
   EXPECT_EQ(handle(webhook(json::serialize(pull_request("opened")), "pull_request", "d-1")).status,
             202);
@@ -196,7 +203,7 @@ TEST_F(IntakeTest, TooLargeIsRefusedBeforeItsSignatureIsComputed) {
 
 // Whichever call to the store fails: nothing or all is there, the answer is a 503, and GitHub's
 // next try succeeds.
-TEST_F(IntakeTest, AFailingStoreNeverLeavesHalf) {
+TEST_P(IntakeOnEngine, AFailingStoreNeverLeavesHalf) {
   const auto body = json::serialize(pull_request("synchronize"));
   std::int64_t failures = 0;
   for (std::int64_t n = 1;; ++n) {
@@ -220,7 +227,7 @@ TEST_F(IntakeTest, AFailingStoreNeverLeavesHalf) {
   EXPECT_GE(failures, 6);
 }
 
-TEST_F(IntakeTest, TheSameDeliveryFromManyThreadsIsStoredOnce) {
+TEST_P(IntakeOnEngine, TheSameDeliveryFromManyThreadsIsStoredOnce) {
   const auto request = webhook(json::serialize(pull_request("opened")));
   std::atomic<int> accepted{0};
   std::vector<std::thread> threads;
@@ -234,6 +241,49 @@ TEST_F(IntakeTest, TheSameDeliveryFromManyThreadsIsStoredOnce) {
   EXPECT_EQ(accepted, 1);
   EXPECT_EQ(count("deliveries"), 1);
   EXPECT_EQ(count("dispatches"), 4);
+}
+
+TEST_P(IntakeOnEngine, AnyTextIsStoredOrRefused) {
+  const std::string marker = "\"MARK\"";
+  std::vector<std::string> bodies;
+  for (const char* path : {"title", "label", "sender", "head ref", "head sha", "base ref"}) {
+    auto body = pull_request("opened");
+    auto& pr = body["pull_request"].as_object();
+    const std::string_view name = path;
+    if (name == "title") pr["title"] = "MARK";
+    if (name == "label") pr["labels"] = json::array{json::object{{"name", "MARK"}}};
+    if (name == "sender") body["sender"] = json::object{{"login", "MARK"}};
+    if (name == "head ref") pr["head"].as_object()["ref"] = "MARK";
+    if (name == "head sha") pr["head"].as_object()["sha"] = "MARK";
+    if (name == "base ref") pr["base"].as_object()["ref"] = "MARK";
+    bodies.push_back(json::serialize(body));
+  }
+  int delivery = 0;
+  for (const std::string& body : bodies) {
+    for (const std::string& text : test::awkward_json_texts()) {
+      std::string awkward = body;
+      awkward.replace(awkward.find(marker), marker.size(), text);
+      const auto response =
+          handle(webhook(awkward, "pull_request", "d-" + std::to_string(++delivery)));
+      EXPECT_TRUE(response.status == 202 || response.status == 400)
+          << response.status << ": " << awkward;
+    }
+  }
+  EXPECT_GT(count("deliveries"), 0);
+}
+
+TEST_F(IntakeTest, ADeepEventIsRefused) {
+  const auto nested = [](int levels) {
+    auto body = json::serialize(pull_request("opened"));
+    // The body itself is the first level.
+    body.insert(1, "\"x\":" + std::string(static_cast<std::size_t>(levels - 1), '[') +
+                       std::string(static_cast<std::size_t>(levels - 1), ']') + ",");
+    return webhook(body, "pull_request", "d-" + std::to_string(levels));
+  };
+  EXPECT_EQ(handle(nested(32)).status, 202);
+  const auto refused = handle(nested(33));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("over 32 levels"));
 }
 
 }  // namespace

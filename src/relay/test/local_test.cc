@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/github/oidc.h"
 #include "crosscheck/net/client.h"
+#include "crosscheck/relay/callback.h"
 #include "crosscheck/relay/local_issuer.h"
 #include "crosscheck/relay/local_target.h"
 #include "support.h"
@@ -114,6 +116,80 @@ TEST_F(LocalTest, StoppingEndsTheWholeJob) {
     return !stat || stat->find(") Z ") != std::string::npos;
   }));
   EXPECT_EQ(send(target, dispatch()).kind, Answer::Kind::retry_later);
+}
+
+TEST_F(LocalTest, TellsHowAJobEnded) {
+  std::mutex mutex;
+  std::vector<std::string> ended;
+  auto with =
+      options("case $GITHUB_REPOSITORY in org/two) exit 3;; *) echo ready; sleep 600;; esac");
+  with.commands["org/four"] = with.commands["org/two"];
+  with.concurrency = 2;
+  with.ended = [&](const base::RepoName& repo, const std::string& delivery, const std::string& run,
+                   std::string_view conclusion) {
+    const std::lock_guard lock{mutex};
+    ended.push_back(repo.full_name() + " " + delivery + " " + run + " " + std::string{conclusion});
+  };
+  LocalTarget target{std::move(with)};
+  EXPECT_EQ(send(target, dispatch()).kind, Answer::Kind::sent);
+  EXPECT_TRUE(wait_until([&] {
+    const std::lock_guard lock{mutex};
+    return ended.size() == 1;
+  }));
+  EXPECT_EQ(send(target, dispatch("org/four")).kind, Answer::Kind::sent);
+  ASSERT_TRUE(wait_until([&] { return log().find("ready") != std::string::npos; }));
+  target.stop(5s);
+  EXPECT_THAT(ended,
+              ::testing::ElementsAre("org/two d-1 12003 failure", "org/four d-1 12003 cancelled"));
+}
+
+// As GitHub would give it, so that the report which echoes it is taken.
+TEST_F(LocalTest, ALargeOrDeepEventCanBeReported) {
+  auto large = test::pull_request("opened");
+  large["pull_request"].as_object()["body"] = std::string(6 << 20, 'x');
+  auto deep = test::pull_request("opened");
+  json::value nested = json::array{};
+  for (int i = 0; i < 30; ++i) nested = json::array{nested};
+  deep["deep"] = nested;
+  RateLimiter limiter{100};
+  LocalTarget target{options("echo done")};
+  int number = 0;
+  for (const auto& event : {large, deep}) {
+    const std::string id = "d-" + std::to_string(++number);
+    ASSERT_EQ(IntakeHandler(*store_, *allowlist_, clock_,
+                            {.upstream = test::upstream(),
+                             .label_prefix = "ciflow/crcr/",
+                             .webhook_secrets = {std::string{test::k_secret}}})
+                  .handle(test::webhook(json::serialize(event), "pull_request", id))
+                  .status,
+              202);
+    ASSERT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
+      auto done = tx.execute("UPDATE dispatches SET first_attempt_at = $1", {clock_.now()});
+      if (!done) return tl::unexpected(done.error());
+      return {};
+    }));
+    Dispatch sent = dispatch();
+    sent.delivery_id = id;
+    sent.body = std::make_shared<const std::string>(json::serialize(event));
+    ASSERT_EQ(send(target, sent).kind, Answer::Kind::sent);
+    const auto file = base::read_file(folder_ / "jobs/12.event.json");
+    ASSERT_TRUE(file);
+    const auto seen = base::parse_json(*file, "event");
+    ASSERT_TRUE(seen) << seen.error().message;
+    net::Request request;
+    request.method = "POST";
+    request.headers.set("Authorization", R"(Bearer {"repository":"org/two"})");
+    request.body = json::serialize(json::object{
+        {"event_type", "pull_request"},
+        {"delivery_id", id},
+        {"payload", *base::find(*seen, "client_payload.payload")},
+        {"workflow", {{"status", "in_progress"}, {"name", "local"}, {"run_id", "12003"}}}});
+    const auto answer =
+        CallbackHandler{*store_, *allowlist_, clock_, test::plain_tokens(), limiter}.handle(
+            request);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    ASSERT_TRUE(wait_until([&] { return target.room() == 1; }));
+  }
 }
 
 TEST_F(LocalTest, TheIssuersTokensAreGoodOnes) {

@@ -35,6 +35,7 @@ std::string results(const std::string& run_id) {
 
 class ResultsTest : public test::RelayTest {
  protected:
+  using RelayTest::RelayTest;
   net::Response put(const std::string& body, const std::string& digest, store::Store& store,
                     std::string_view repo = "org/two") {
     net::Request request;
@@ -49,7 +50,13 @@ class ResultsTest : public test::RelayTest {
   RateLimiter limiter_{100'000};
 };
 
-TEST_F(ResultsTest, AFileIsKeptAndReadOnce) {
+class ResultsOnEngine : public ResultsTest, public ::testing::WithParamInterface<store::Engine> {
+ protected:
+  ResultsOnEngine() : ResultsTest{GetParam()} {}
+};
+INSTANTIATE_TEST_SUITE_P(Engines, ResultsOnEngine, test::engines(), test::engine_name);
+
+TEST_P(ResultsOnEngine, AFileIsKeptAndReadOnce) {
   const std::string file = base::gzip(results("run-1"));
   EXPECT_EQ(put(file).status, 201);
   const auto again = put(file);
@@ -80,7 +87,7 @@ TEST_F(ResultsTest, BadFilesAreRefusedWithAReason) {
                                       clock_.now(), 1000);
   ASSERT_FALSE(unpacked);
   EXPECT_EQ(unpacked.error().fault, base::Fault::too_large);
-  EXPECT_EQ(put(std::string(k_results_limit + 1, 'x')).status, 413);
+  EXPECT_EQ(put(std::string(base::k_results_file_limit + 1, 'x')).status, 413);
   EXPECT_EQ(count("result_files"), 0);
   EXPECT_EQ(count("runs"), 0);
 }
@@ -98,7 +105,7 @@ TEST_F(ResultsTest, OnlyFromWhoMayReport) {
   EXPECT_EQ(count("result_files"), 0);
 }
 
-TEST_F(ResultsTest, AFailingStoreNeverLeavesHalf) {
+TEST_P(ResultsOnEngine, AFailingStoreNeverLeavesHalf) {
   for (std::int64_t n = 1;; ++n) {
     const std::string file = base::gzip(results("run-" + std::to_string(n)));
     store::FaultyStore faulty{*store_};
@@ -115,7 +122,7 @@ TEST_F(ResultsTest, AFailingStoreNeverLeavesHalf) {
   }
 }
 
-TEST_F(ResultsTest, TheSameFileOfAnotherRepositoryIsItsOwn) {
+TEST_P(ResultsOnEngine, TheSameFileOfAnotherRepositoryIsItsOwn) {
   const std::string file = base::gzip(results("run-1"));
   const std::string digest = base::sha256_hex(file);
   EXPECT_EQ(put(file, digest, *store_, "org/two").status, 201);
@@ -125,8 +132,21 @@ TEST_F(ResultsTest, TheSameFileOfAnotherRepositoryIsItsOwn) {
   EXPECT_EQ(count("result_files"), 2);
 }
 
+TEST_P(ResultsOnEngine, AnyTextIsStoredOrRefused) {
+  for (const char* field : {"run-1", "test_x.py", "TestX", "test_y", "test_x.py::TestX::test_y"}) {
+    const std::string marker = '"' + std::string{field} + '"';
+    for (const std::string& text : test::awkward_json_texts()) {
+      std::string awkward = results("run-1");
+      ASSERT_NE(awkward.find(marker), std::string::npos) << field;
+      awkward.replace(awkward.find(marker), marker.size(), text);
+      const auto response = put(base::gzip(awkward));
+      EXPECT_LT(response.status, 500) << awkward << ": " << response.body;
+    }
+  }
+}
+
 TEST_F(ResultsTest, TooManyLinesAreRefusedBeforeTheyAreRead) {
-  const auto response = put(base::gzip(std::string(k_results_count_limit + 3, '\n')));
+  const auto response = put(base::gzip(std::string(base::k_results_count_limit + 3, '\n')));
   EXPECT_EQ(response.status, 413);
   EXPECT_THAT(response.body, HasSubstr("500000 results"));
 }

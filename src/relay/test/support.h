@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../store/test/postgres_fixture.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/github/webhook.h"
@@ -22,8 +23,9 @@
 #include "crosscheck/relay/target.h"
 #include "crosscheck/store/store.h"
 
-// What the relay's tests share: a real SQLite store and allowlist file in a temporary folder, a
-// clock that is moved by hand, events as GitHub sends them, a target that remembers.
+// What the relay's tests share: a real store (SQLite, or either engine by parameter) and allowlist
+// file in a temporary folder, a clock that is moved by hand, events as GitHub sends them, a target
+// that remembers.
 namespace crosscheck::relay::test {
 
 using namespace std::chrono_literals;
@@ -38,12 +40,37 @@ inline const base::RepoName& upstream() {
 }
 inline base::RepoName repo(std::string_view name) { return base::RepoName::parse(name).value(); }
 
+inline std::string engine_name(const ::testing::TestParamInfo<store::Engine>& engine) {
+  return engine.param == store::Engine::sqlite ? "sqlite" : "postgresql";
+}
+// For INSTANTIATE_TEST_SUITE_P: what must hold on both.
+inline auto engines() {
+  return ::testing::Values(store::Engine::sqlite, store::Engine::postgresql);
+}
+
+// What JSON may hold and a store's text may not, or a careless reader cuts off.
+inline const std::vector<std::string>& awkward_json_texts() {
+  static const std::vector<std::string> texts{R"("\u0000")",
+                                              R"("a\u0000b")",
+                                              R"("\ud800")",
+                                              R"("\udc00 alone")",
+                                              R"("\ud83d\ude00")",
+                                              R"("\u0001\u001b[31m\u007f")",
+                                              R"("\ufffe\uffff")",
+                                              "\"\xef\xbf\xbf\"",
+                                              R"("'; DROP TABLE jobs; --")",
+                                              R"("$1 {{bytes}} %s ?1")"};
+  return texts;
+}
+
 class RelayTest : public ::testing::Test {
  protected:
-  RelayTest() {
+  explicit RelayTest(store::Engine engine = store::Engine::sqlite) {
     std::string name = (std::filesystem::temp_directory_path() / "relay.XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
-    auto opened = store::open((folder_ / "x.db").string());
+    auto opened = store::open(engine == store::Engine::sqlite
+                                  ? (folder_ / "x.db").string()
+                                  : store::testing::Postgres::shared().make_database());
     if (!opened) throw std::runtime_error{opened.error().message};
     store_ = std::move(*opened);
     list("L1: [org/one]\nL2: [org/two]\nL3: {npu: {org/three: [o]}}\nL4: [org/four]\n");

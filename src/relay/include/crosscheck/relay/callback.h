@@ -46,10 +46,6 @@ struct CallbackBody {
 // The error names the field.
 [[nodiscard]] base::Result<CallbackBody> parse_callback(const base::json::value& body);
 
-// Whether `url` may become a link: http or https, a host, no user info, no spaces or control
-// characters.
-[[nodiscard]] bool is_safe_url(std::string_view url);
-
 // What is stored of a report, beside the downstream's word.
 struct Reporter {
   base::RepoName repo;
@@ -60,12 +56,21 @@ struct Recorded {
   Effect effect = Effect::advanced;
   Job job;
   bool verified = true;  // false: a nightly report whose commit nobody was asked about
+  std::optional<std::string> replaced = {};  // the relay's own conclusion that was in its place
 };
 // One atomic transition of one job, with its result. Faults: `invalid_input` (no dispatch on
 // record), `conflict` (contradicts an earlier report), and the store's.
 [[nodiscard]] base::Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
                                                    const CallbackBody& body,
                                                    std::int64_t run_attempt, base::Time now);
+
+// Completes what a run of `repo` has left in progress, as the relay's own word: for who knows that
+// the run is over. How many jobs that were.
+[[nodiscard]] base::Result<std::int64_t> conclude_run(store::Store& store,
+                                                      const base::RepoName& repo,
+                                                      std::string_view delivery_id,
+                                                      std::string_view run_id,
+                                                      std::string_view conclusion, base::Time now);
 
 // POST /github/callback. Thread-safe.
 class CallbackHandler {

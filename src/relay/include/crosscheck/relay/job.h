@@ -20,7 +20,7 @@ enum class ConcludedBy : std::uint8_t { downstream, relay };
 // Where a downstream job stands, by the relay's clock.
 struct Job {
   JobState state = JobState::in_progress;
-  std::optional<std::string> conclusion;  // as reported; "timed_out" when the relay concluded it
+  std::optional<std::string> conclusion;  // as reported, or the relay's own (see `concluded_by`)
   std::optional<ConcludedBy> concluded_by;
   bool completed_first = false;  // no in_progress came before
   std::optional<base::Time> started_at;
@@ -30,11 +30,12 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// What a callback says, or what the sweeper says for a job that went silent.
+// What a callback says, or what the relay itself says of a job that went silent or is known to be
+// over (`expired`).
 enum class ReportKind : std::uint8_t { started, finished, expired };
 struct Report {
   ReportKind kind = ReportKind::started;
-  std::optional<std::string> conclusion;  // of `finished`
+  std::optional<std::string> conclusion;  // of `finished`; of `expired`: "timed_out" if not given
 };
 
 // What a report did to a job. The names are API: answers and metrics show them.
@@ -42,7 +43,7 @@ enum class Effect : std::uint8_t {
   advanced,
   duplicate,  // said again what is known
   late,       // came after the end: changes nothing
-  replaced,   // a report in place of the relay's own timed_out
+  replaced,   // a report in place of the relay's own conclusion
 };
 [[nodiscard]] std::string_view to_string(Effect effect);
 

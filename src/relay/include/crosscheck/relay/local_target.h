@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "crosscheck/base/process.h"
 #include "crosscheck/net/http.h"
 #include "crosscheck/relay/target.h"
 
@@ -21,8 +22,14 @@ struct LocalTargetOptions {
   std::map<std::string, std::string> commands;  // repo key → what /bin/sh -c runs
   std::filesystem::path jobs_dir;               // logs and event files
   std::string server_url;                       // CROSSCHECK_RELAY_URL
+  std::string audience = {};                    // CROSSCHECK_OIDC_AUDIENCE; empty: not set
   // The bearer with which the job asks this server for its OIDC token.
   std::function<std::string(const Dispatch&, const std::string& run_id)> request_token;
+  // Called when a job's command has ended, by itself ("failure" is what it did not report then) or
+  // because this target stops ("cancelled"). On the target's thread; may wait for the store.
+  std::function<void(const base::RepoName& repo, const std::string& delivery_id,
+                     const std::string& run_id, std::string_view conclusion)>
+      ended = {};
   std::size_t concurrency = 1;
 };
 
@@ -57,6 +64,7 @@ class LocalTarget final : public DispatchTarget {
   struct Running;
 
   void run();
+  void end(const Running& job, const base::ExitStatus& status, bool stopped) const;
   [[nodiscard]] Answer begin(const Dispatch& dispatch);
 
   const LocalTargetOptions options_;

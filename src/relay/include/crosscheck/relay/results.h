@@ -5,17 +5,13 @@
 #include <mutex>
 #include <string_view>
 
+#include "crosscheck/base/results_limits.h"
 #include "crosscheck/relay/allowlist_file.h"
 #include "crosscheck/relay/identity.h"
 #include "crosscheck/relay/rate_limiter.h"
 #include "crosscheck/store/store.h"
 
 namespace crosscheck::relay {
-
-inline constexpr std::size_t k_results_limit = std::size_t{32} << 20;  // gzipped
-inline constexpr std::size_t k_results_unpacked_limit = std::size_t{256} << 20;
-
-inline constexpr std::size_t k_results_count_limit = 500'000;
 
 enum class Stored : std::uint8_t { added, duplicate };
 
@@ -27,7 +23,7 @@ enum class Stored : std::uint8_t { added, duplicate };
 [[nodiscard]] base::Result<Stored> store_results(
     store::Store& store, const base::RepoName& repo, std::string_view digest,
     std::string_view gzipped, base::Time now,
-    std::size_t unpacked_limit = k_results_unpacked_limit);
+    std::size_t unpacked_limit = base::k_results_text_limit);
 
 // Lets one upload at a time be unpacked and read; few may wait. Thread-safe.
 class ImportGate {
