@@ -20,9 +20,8 @@ namespace crosscheck::cli {
 
 // What every command takes.
 struct Globals {
-  bool json = false;                             // --json: machine-readable output on stdout
-  std::string db = ".crosscheck/crosscheck.db";  // --db URL
-  bool db_given = false;
+  bool json = false;          // --json: machine-readable output on stdout
+  std::string db;             // --db URL; empty: not given, see store_url
   std::string settings_file;  // --settings FILE; empty: crosscheck.settings.yaml if it exists
   std::string log_level = "info";
 };
@@ -35,6 +34,9 @@ class Registration {
  public:
   Registration(const char* name, AddCommand add);
 };
+
+// The store that a command works on: --db, else $CROSSCHECK_DB, else the settings file's `db`.
+[[nodiscard]] base::Result<std::string> store_url(const Globals& globals);
 
 // Whether progress may be drawn: stderr is a terminal and CI is not set.
 [[nodiscard]] bool is_interactive();

@@ -48,7 +48,9 @@ Result<ExitCode> run_status(const Globals& globals) {
   options.create = false;
   options.check_schema = false;
   options.read_only = true;
-  auto store = store::open(globals.db, options);
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  auto store = store::open(*url, options);
   if (!store) return tl::unexpected(store.error());
   auto status = read_status(**store);
   if (!status) return tl::unexpected(status.error());
@@ -57,13 +59,13 @@ Result<ExitCode> run_status(const Globals& globals) {
     boost::json::object rows;
     for (const auto& [table, count] : status->rows) rows[table] = count;
     const boost::json::object object{{"engine", name((*store)->engine())},
-                                     {"url", store::redact(globals.db)},
+                                     {"url", store::redact(*url)},
                                      {"schema", {{"current", current}, {"latest", latest}}},
                                      {"rows", std::move(rows)}};
     std::printf("%s\n", boost::json::serialize(object).c_str());
     return ExitCode::ok;
   }
-  std::printf("%s  %s\n", name((*store)->engine()), store::redact(globals.db).c_str());
+  std::printf("%s  %s\n", name((*store)->engine()), store::redact(*url).c_str());
   const char* note = current == latest  ? "up to date"
                      : current < latest ? "run `crosscheck db migrate`"
                                         : "made by a newer crosscheck";
@@ -85,21 +87,22 @@ Result<int> schema_before(const std::string& url) {
 }
 
 Result<ExitCode> run_migrate(const Globals& globals) {
-  auto before = schema_before(globals.db);
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  auto before = schema_before(*url);
   if (!before) return tl::unexpected(before.error());
-  auto store = store::open(globals.db);
+  auto store = store::open(*url);
   if (!store) return tl::unexpected(store.error());
   auto schema = store::schema_state(**store);
   if (!schema) return tl::unexpected(schema.error());
   if (globals.json) {
     const boost::json::object object{
-        {"url", store::redact(globals.db)}, {"from", *before}, {"to", schema->current}};
+        {"url", store::redact(*url)}, {"from", *before}, {"to", schema->current}};
     std::printf("%s\n", boost::json::serialize(object).c_str());
   } else if (*before == schema->current) {
-    std::printf("%s is at schema %d already\n", store::redact(globals.db).c_str(), *before);
+    std::printf("%s is at schema %d already\n", store::redact(*url).c_str(), *before);
   } else {
-    std::printf("%s: schema %d -> %d\n", store::redact(globals.db).c_str(), *before,
-                schema->current);
+    std::printf("%s: schema %d -> %d\n", store::redact(*url).c_str(), *before, schema->current);
   }
   return ExitCode::ok;
 }

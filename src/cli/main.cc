@@ -41,9 +41,9 @@ int run(int argc, char** argv) {
   app.fallthrough();
   Globals globals;
   app.add_flag("--json", globals.json, "Machine-readable output on standard output");
-  auto* db = app.add_option("--db", globals.db, "The store: a SQLite file, or postgresql://…")
-                 ->envname("CROSSCHECK_DB")
-                 ->capture_default_str();
+  app.add_option("--db", globals.db,
+                 "The store: a SQLite file, or postgresql://… (default: $CROSSCHECK_DB, `db` in the "
+                 "settings file, or .crosscheck/crosscheck.db)");
   app.add_option("--settings", globals.settings_file, "Settings file (YAML)")
       ->envname("CROSSCHECK_SETTINGS");
   app.add_option("--log-level", globals.log_level, "debug, info, warning, error or off")
@@ -58,7 +58,6 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? static_cast<int>(base::ExitCode::ok)
                                 : static_cast<int>(base::ExitCode::usage);
   }
-  globals.db_given = db->count() > 0;
   base::log::Level level{};
   if (!base::log::parse_level(globals.log_level, level)) {
     report({base::Fault::usage, "--log-level: '" + globals.log_level + "' is not a level",

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/gzip.h"
+#include "crosscheck/base/results_limits.h"
 #include "crosscheck/net/client.h"
 #include "crosscheck/report/report.h"
 
@@ -17,10 +18,6 @@ namespace {
 
 using base::ExitCode;
 using base::Fault;
-
-// What the relay takes (PUT /api/v1/results), and what we are ready to unpack to read it.
-constexpr std::size_t k_upload_limit = std::size_t{32} << 20;
-constexpr std::size_t k_unpacked_limit = std::size_t{1} << 30;
 
 struct Options {
   report::Overrides overrides;
@@ -41,29 +38,35 @@ struct ResultsFile {
   std::string gzipped;
 };
 
+tl::unexpected<base::Error> too_large(const std::string& path, std::string_view what) {
+  return base::fail(Fault::too_large,
+                    path + ": more " + std::string{what} + " than a relay takes (" +
+                        std::to_string(base::k_results_file_limit >> 20U) + " MiB gzipped, " +
+                        std::to_string(base::k_results_text_limit >> 20U) + " MiB unpacked, " +
+                        std::to_string(base::k_results_count_limit) + " results)",
+                    "split the run, or shorten what its tests print");
+}
+
 base::Result<ResultsFile> read_results(const std::string& path) {
   auto bytes = base::read_file(path);
   if (!bytes) return tl::unexpected(bytes.error());
   const bool packed = bytes->starts_with("\x1f\x8b");
   std::string text;
   if (packed) {
-    auto unpacked = base::gunzip(*bytes, k_unpacked_limit);
+    auto unpacked = base::gunzip(*bytes, base::k_results_text_limit);
     if (!unpacked)
       return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
     text = std::move(*unpacked);
   } else {
     text = std::move(*bytes);
   }
+  if (text.size() > base::k_results_text_limit) return too_large(path, "unpacked");
   auto run = base::parse_run_results(text);
   if (!run)
     return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
   ResultsFile file{std::move(*run), packed ? std::move(*bytes) : base::gzip(text)};
-  if (file.gzipped.size() > k_upload_limit) {
-    return base::fail(Fault::too_large,
-                      path + ": " + std::to_string(file.gzipped.size()) +
-                          " bytes gzipped, the relay takes " + std::to_string(k_upload_limit),
-                      "split the run, or shorten what its tests print");
-  }
+  if (file.gzipped.size() > base::k_results_file_limit) return too_large(path, "gzipped");
+  if (file.run.results.size() > base::k_results_count_limit) return too_large(path, "of results");
   return file;
 }
 
@@ -84,22 +87,23 @@ ExitCode print(const Globals& globals, std::string_view status, report::Answer a
   return ExitCode::ok;
 }
 
+// No results although --results is given: they cannot be read. A run that died before it wrote them
+// still ends, as a failure.
 base::Result<report::Completion> completion_of(const Options& options,
                                                const std::optional<ResultsFile>& results) {
   report::Completion completion;
   if (results) completion.results = results->run;
   if (!options.artifact_url.empty()) completion.artifact_url = options.artifact_url;
-  const bool given = !options.conclusion.empty();
-  if (!given && !results) {
+  if (options.conclusion.empty() && options.results.empty()) {
     return base::fail(Fault::usage, "neither --results nor --conclusion is given",
                       "give at least one: the conclusion is taken from the results");
   }
-  completion.conclusion = given ? options.conclusion : report::conclude(results->run);
+  std::string found = options.conclusion;
+  if (!options.results.empty()) found = results ? report::conclude(results->run) : "failure";
   // `job.status` is still "success" when a step that may fail (continue-on-error) found failures.
-  if (given && completion.conclusion == "success" && results &&
-      report::conclude(results->run) == "failure") {
-    completion.conclusion = "failure";
-  }
+  const bool overruled =
+      options.conclusion.empty() || (options.conclusion == "success" && found == "failure");
+  completion.conclusion = overruled ? found : options.conclusion;
   return completion;
 }
 
@@ -115,16 +119,9 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
   }
   report::Completion completion;
   if (finish) {
-    // A run that died before it wrote its results still ends: as a failure, with the error shown
-    // here.
-    if (unread && options.conclusion.empty()) {
-      completion.conclusion = "failure";
-    } else {
-      auto made = completion_of(options, results);
-      if (!made) return tl::unexpected(made.error());
-      completion = std::move(*made);
-      if (unread && completion.conclusion == "success") completion.conclusion = "failure";
-    }
+    auto made = completion_of(options, results);
+    if (!made) return tl::unexpected(made.error());
+    completion = std::move(*made);
   }
   auto job = report::read_context(environment, options.overrides);
   if (!job) return tl::unexpected(job.error());
@@ -136,7 +133,7 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
     return ExitCode::ok;
   }
   const auto client = net::Client::create();
-  auto token = report::token_source(environment, *client);
+  auto token = report::token_source(environment, options.overrides, *client);
   if (!token) return tl::unexpected(token.error());
   report::Reporter reporter{std::move(*job), *client, std::move(*token), clock, {}};
   const auto answer =
@@ -161,6 +158,9 @@ void add_common(CLI::App& command, Options& options) {
   command.add_option("--job", o.job, "Job name, unique in the run (default: $GITHUB_JOB)");
   command.add_option("--check-run-id", o.check_run_id,
                      "Id of the job's check run (default: $CROSSCHECK_CHECK_RUN_ID)");
+  command.add_option("--audience", o.audience,
+                     "What the relay expects in tokens (default: $CROSSCHECK_OIDC_AUDIENCE, or "
+                     "pytorch-cross-repo-ci-relay)");
   command.add_flag("--dry-run", options.dry_run, "Print the report's body and send nothing");
 }
 

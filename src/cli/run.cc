@@ -94,11 +94,13 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   // Before torch is imported: a store that cannot be written is known at once.
   std::unique_ptr<store::Store> store;
   if (!options.no_store) {
-    auto opened = store::open(globals.db);
+    const auto url = store_url(globals);
+    if (!url) return tl::unexpected(url.error());
+    auto opened = store::open(*url);
     if (!opened) return tl::unexpected(opened.error());
     store = std::move(*opened);
     request.store = store.get();
-    request.store_name = store::redact(globals.db);
+    request.store_name = store::redact(*url);
   }
   auto interrupts = Interrupts::watch();
   if (!interrupts) return tl::unexpected(interrupts.error());

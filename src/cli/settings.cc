@@ -12,7 +12,9 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/nearest.h"
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/url.h"
 #include "crosscheck/base/yaml.h"
+#include "crosscheck/github/oidc.h"
 #include "crosscheck/store/store.h"
 
 namespace crosscheck::cli {
@@ -71,17 +73,9 @@ std::string show_number(const Settings& s) {
   return std::to_string(s.*member);
 }
 
-bool is_address(std::string_view text) {
-  const bool scheme = text.starts_with("https://") || text.starts_with("http://");
-  if (!scheme || text.find_first_of(" \t\r\n\"<>") != std::string_view::npos) return false;
-  const std::string_view rest = text.substr(text.find("//") + 2);
-  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
-  return !authority.empty() && authority.find('@') == std::string_view::npos;
-}
-
 template <std::string Settings::* member>
 Text set_url(Settings& s, const std::string& text) {
-  if (!is_address(text)) return not_expected("an http(s) address without user info");
+  if (!base::is_web_url(text)) return not_expected("an http(s) address without user info");
   s.*member = text;
   while ((s.*member).ends_with('/')) (s.*member).pop_back();
   return {};
@@ -173,7 +167,7 @@ Result<void> set_issuers(Settings& s, const Node& node, std::string_view source)
       }
       if (key.text != "issuer" && key.text != "keys")
         return wrong(key, "unknown or empty key '" + key.text + "'");
-      if (!value.is(Kind::text) || !is_address(value.text))
+      if (!value.is(Kind::text) || !base::is_web_url(value.text))
         return wrong(value, "expected an http(s) address");
       (key.text == "issuer" ? issuer.issuer : issuer.keys) = value.text;
     }
@@ -309,6 +303,9 @@ Result<void> apply_text(Settings& settings, Origins& origins, const Definition& 
     return base::fail(Fault::invalid_input,
                       origin + ": " + std::string{definition.name} + ": expected " + set.error());
   origins[definition.name] = {origin, text};
+  // What a file holds is the setting itself.
+  if (constexpr std::string_view suffix = "_file"; definition.name.ends_with(suffix))
+    origins[definition.name.substr(0, definition.name.size() - suffix.size())] = {origin, {}};
   return {};
 }
 
@@ -345,6 +342,16 @@ Result<void> apply_file(Settings& settings, Origins& origins, const std::string&
 }
 
 }  // namespace
+
+std::vector<OidcIssuer> default_issuers() {
+  const auto github = github::github_actions();
+  return {{github.issuer, github.jwks_url}};
+}
+
+bool LoadedSettings::is_given(std::string_view name) const {
+  const auto found = std::ranges::find(shown, name, &ShownSetting::name);
+  return found != shown.end() && found->origin != "default";
+}
 
 Environment process_environment() {
   Environment all;

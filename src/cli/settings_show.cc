@@ -11,7 +11,7 @@ namespace {
 
 base::Result<base::ExitCode> show_settings(const Globals& globals) {
   std::vector<Flag> flags;
-  if (globals.db_given) flags.push_back({"db", "--db", globals.db});
+  if (!globals.db.empty()) flags.push_back({"db", "--db", globals.db});
   const auto loaded = load_settings(globals.settings_file, process_environment(), flags);
   if (!loaded) return tl::unexpected(loaded.error());
   if (globals.json) {

@@ -114,6 +114,32 @@ TEST_F(SettingsTest, ASecretsFileHoldsOneSecretALine) {
   EXPECT_THAT(error("webhook_secret_file: " + file("\n", "empty") + "\n"), HasSubstr("not empty"));
 }
 
+TEST_F(SettingsTest, TheStoreIsNamedByOptionVariableOrFile) {
+  const std::string path = file("db: from-file\n");
+  const Environment environment{{"CROSSCHECK_DB", "from-variable"}};
+  const std::vector<Flag> flags{{"db", "--db", "from-option"}};
+  const auto check = [&](const auto& loaded, const std::string& value, const std::string& origin) {
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_EQ(loaded->values.db, value);
+    EXPECT_EQ(shown(*loaded, "db").origin, origin);
+  };
+  check(load_settings(path, {}, {}), "from-file", path + ":1:1");
+  check(load_settings(path, environment, {}), "from-variable", "$CROSSCHECK_DB");
+  check(load_settings(path, environment, flags), "from-option", "--db");
+}
+
+TEST_F(SettingsTest, ASecretOfAFileIsGivenThere) {
+  const std::string secrets = file("s\n", "secrets");
+  const std::string path = file("webhook_secret_file: " + secrets + "\n");
+  const auto loaded = load_settings(path, {}, {});
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(shown(*loaded, "webhook_secret").value, "(hidden)");
+  EXPECT_EQ(shown(*loaded, "webhook_secret").origin, path + ":1:1");
+  EXPECT_EQ(shown(*loaded, "github_app_private_key").origin, "default");
+  EXPECT_TRUE(loaded->is_given("webhook_secret"));
+  EXPECT_FALSE(loaded->is_given("zombie_timeout_seconds"));
+}
+
 TEST_F(SettingsTest, VariablesWithoutCounterpartAreNamed) {
   const auto loaded =
       load_settings(file(""), {{"REDIS_LOGIN", "x"}, {"HOME", "/"}, {"HUD_API_URL", "y"}}, {});

@@ -61,7 +61,7 @@ base::Result<JobContext> read_context(const Environment& environment, const Over
   job.url =
       without_trailing_slashes(environment("GITHUB_SERVER_URL").value_or("https://github.com")) +
       "/" + repository + "/actions/runs/" + job.run_id;
-  if (auto safe = may_carry_token(job.relay_url, "the relay's address"); !safe) {
+  if (auto safe = may_carry_token(job.relay_url, "the relay's address", environment); !safe) {
     return tl::unexpected(safe.error());
   }
 

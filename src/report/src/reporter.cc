@@ -14,7 +14,7 @@ namespace {
 using base::Fault;
 using std::chrono::milliseconds;
 
-constexpr std::string_view k_audience = "pytorch-cross-repo-ci-relay";
+constexpr std::string_view k_default_audience = "pytorch-cross-repo-ci-relay";
 
 base::Result<std::string> request_token(net::Client& client, const std::string& url,
                                         const std::string& bearer) {
@@ -68,7 +68,11 @@ Fault fault_of(int status) {
 
 }  // namespace
 
-base::Result<TokenSource> token_source(const Environment& environment, net::Client& client) {
+base::Result<TokenSource> token_source(const Environment& environment, const Overrides& overrides,
+                                       net::Client& client) {
+  std::optional<std::string> wanted = overrides.audience;
+  if (!wanted) wanted = environment("CROSSCHECK_OIDC_AUDIENCE");
+  const std::string audience = wanted.value_or(std::string{k_default_audience});
   if (auto token = environment("CROSSCHECK_OIDC_TOKEN")) {
     return [token = *token]() -> base::Result<std::string> { return token; };
   }
@@ -79,13 +83,13 @@ base::Result<TokenSource> token_source(const Environment& environment, net::Clie
         Fault::environment, "no OIDC token: ACTIONS_ID_TOKEN_REQUEST_URL is not set",
         "give the job `permissions: id-token: write`, or set CROSSCHECK_OIDC_TOKEN to a "
         "token for the audience " +
-            std::string{k_audience});
+            audience);
   }
-  if (auto safe = may_carry_token(*url, "ACTIONS_ID_TOKEN_REQUEST_URL"); !safe) {
+  if (auto safe = may_carry_token(*url, "ACTIONS_ID_TOKEN_REQUEST_URL", environment); !safe) {
     return tl::unexpected(safe.error());
   }
   const auto full = *url + (url->find('?') == std::string::npos ? "?" : "&") +
-                    "audience=" + std::string{k_audience};
+                    "audience=" + net::percent_encode(audience);
   return [&client, full, bearer = *bearer] { return request_token(client, full, bearer); };
 }
 

@@ -182,6 +182,15 @@ TEST(Context, SendsTokensOnlyWhereNobodyElseReadsThem) {
     variables["CROSSCHECK_RELAY_URL"] = url;
     EXPECT_EQ(read_context(environment_of(variables), {}).has_value(), allowed) << url;
   }
+  // A job of `serve --local` that listens on another of the machine's addresses.
+  variables["CROSSCHECK_ALLOW_HTTP"] = "1";
+  for (const auto& [url, allowed] : std::map<std::string, bool>{{"http://10.0.0.7:8080", true},
+                                                                {"http://a@10.0.0.7", false},
+                                                                {"http://", false},
+                                                                {"ftp://10.0.0.7", false}}) {
+    variables["CROSSCHECK_RELAY_URL"] = url;
+    EXPECT_EQ(read_context(environment_of(variables), {}).has_value(), allowed) << url;
+  }
 }
 
 TEST(Body, IsWhatTheWireSays) {
@@ -312,7 +321,7 @@ TEST(Token, ComesFromGitHubsServiceWithTheRelaysAudience) {
   const auto source = token_source(
       environment_of({{"ACTIONS_ID_TOKEN_REQUEST_URL", "https://tokens.example/x?api=1"},
                       {"ACTIONS_ID_TOKEN_REQUEST_TOKEN", "secret"}}),
-      client);
+      {}, client);
   ASSERT_TRUE(source);
   EXPECT_EQ((*source)().value(), "jwt");
   EXPECT_EQ(client.asked[0].url,
@@ -322,7 +331,7 @@ TEST(Token, ComesFromGitHubsServiceWithTheRelaysAudience) {
 
 TEST(Token, MissingOrRefusedNamesThePermission) {
   ScriptedClient client;
-  const auto missing = token_source(environment_of({}), client);
+  const auto missing = token_source(environment_of({}), {}, client);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().fault, Fault::environment);
   EXPECT_THAT(missing.error().remedy, HasSubstr("id-token: write"));
@@ -330,14 +339,30 @@ TEST(Token, MissingOrRefusedNamesThePermission) {
   const auto source =
       token_source(environment_of({{"ACTIONS_ID_TOKEN_REQUEST_URL", "http://127.0.0.1/t"},
                                    {"ACTIONS_ID_TOKEN_REQUEST_TOKEN", "secret"}}),
-                   client);
+                   {}, client);
   const auto refused = (*source)();
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("secret")));
   EXPECT_FALSE(
       token_source(environment_of({{"ACTIONS_ID_TOKEN_REQUEST_URL", "http://tokens.example/"},
                                    {"ACTIONS_ID_TOKEN_REQUEST_TOKEN", "secret"}}),
-                   client));
+                   {}, client));
+}
+
+TEST(Token, TheAudienceIsTheRelays) {
+  const std::map<std::string, std::string, std::less<>> actions{
+      {"ACTIONS_ID_TOKEN_REQUEST_URL", "https://tokens.example/x"},
+      {"ACTIONS_ID_TOKEN_REQUEST_TOKEN", "secret"}};
+  auto with_variable = actions;
+  with_variable["CROSSCHECK_OIDC_AUDIENCE"] = "our relay";
+  Overrides given;
+  given.audience = "a&b";
+  ScriptedClient client;
+  for (int i = 0; i < 2; ++i) client.answer(200, R"({"value":"jwt"})");
+  EXPECT_TRUE((*token_source(environment_of(with_variable), {}, client))());
+  EXPECT_TRUE((*token_source(environment_of(with_variable), given, client))());
+  EXPECT_EQ(client.asked[0].url, "https://tokens.example/x?audience=our%20relay");
+  EXPECT_EQ(client.asked[1].url, "https://tokens.example/x?audience=a%26b");
 }
 
 }  // namespace

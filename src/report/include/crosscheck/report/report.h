@@ -20,7 +20,9 @@ namespace crosscheck::report {
 // Where this job stands, from the environment that GitHub Actions (and crosscheck's local target)
 // sets.
 struct JobContext {
-  std::string relay_url;  // without a trailing slash; https, or http to a loopback address
+  // Without a trailing slash; https, or http to this machine, or http to anywhere where
+  // CROSSCHECK_ALLOW_HTTP is 1.
+  std::string relay_url;
   std::string event_type;
   std::string delivery_id;
   base::json::value payload;  // the upstream webhook, as dispatched: echoed
@@ -41,6 +43,7 @@ struct Overrides {
   std::optional<std::string> workflow;    // else GITHUB_WORKFLOW
   std::optional<std::string> job;         // else GITHUB_JOB
   std::optional<std::string> check_run_id;
+  std::optional<std::string> audience;  // else CROSSCHECK_OIDC_AUDIENCE, else PyTorch's relay's
 };
 
 // Every missing variable is named at once, with what sets it. The event file must hold a
@@ -70,6 +73,7 @@ using TokenSource = std::function<base::Result<std::string>()>;
 // CROSSCHECK_OIDC_TOKEN as it stands, else GitHub's token service (ACTIONS_ID_TOKEN_REQUEST_URL and
 // …_TOKEN, which exist when the job has `permissions: id-token: write`).
 [[nodiscard]] base::Result<TokenSource> token_source(const Environment& environment,
+                                                     const Overrides& overrides,
                                                      net::Client& client);
 
 struct RetryPolicy {
