@@ -47,7 +47,7 @@ struct Job {
   std::optional<base::Time> completed_at = {};
   std::optional<base::Duration> queue = {};
   std::optional<base::Duration> execution = {};
-  std::string url = {};  // downstream's word; checked by safe_url, else empty
+  std::string url = {};  // downstream's word; a web address, else empty
   std::optional<std::int64_t> word_passed = {};
   std::optional<std::int64_t> word_failed = {};
   std::optional<std::int64_t> word_skipped = {};

@@ -9,6 +9,7 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/url.h"
 #include "crosscheck/store/store.h"
 #include "text.h"
 
@@ -81,7 +82,7 @@ Job read_job(const Row& row) {
   job.completed_at = row.optional_time(19);
   job.queue = duration_of(row, 20);
   job.execution = duration_of(row, 21);
-  job.url = safe_url(row.optional_text(22).value_or("")).value_or("");
+  if (auto url = row.optional_text(22); url && base::is_web_url(*url)) job.url = std::move(*url);
   job.word_passed = row.optional_integer(23);
   job.word_failed = row.optional_integer(24);
   job.word_skipped = row.optional_integer(25);

@@ -27,7 +27,9 @@ constexpr std::array k_states{
               "The job ended with a conclusion that is neither success nor failure."},
     StateInfo{State::skipped, "skipped", "skipped", "»", 10, false, "The job decided not to run."},
     StateInfo{State::withdrawn, "withdrawn", "withdrawn", "×", 5, false,
-              "A newer commit of the pull request replaced it before it was sent."},
+              "Taken back before it was sent: a newer commit came, the pull request was closed, or "
+              "none of "
+              "its files is the backend's."},
     StateInfo{State::no_data, "no_data", "no data", "·", 0, false, "Nothing is known."},
 };
 

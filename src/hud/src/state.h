@@ -22,7 +22,7 @@ enum class State : std::uint8_t {
   passed,
   neutral,  // neutral, or a conclusion that has no meaning here
   skipped,
-  withdrawn,  // superseded before it was sent
+  withdrawn,  // taken back before it was sent; the dispatch says why
   no_data,
 };
 

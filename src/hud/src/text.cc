@@ -48,25 +48,6 @@ std::string first_line(std::string_view text, std::size_t limit) {
   return base::to_utf8(text.substr(0, text.find_first_of("\r\n")), limit);
 }
 
-std::optional<std::string> safe_url(std::string_view url) {
-  if (url.size() > 2048) return std::nullopt;
-  for (const char c : url) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f' || c == '\\') return std::nullopt;
-  }
-  const std::string lower = base::to_lower_ascii(url.substr(0, 8));
-  std::size_t scheme = 0;
-  if (lower.starts_with("https://")) {
-    scheme = 8;
-  } else if (lower.starts_with("http://")) {
-    scheme = 7;
-  } else {
-    return std::nullopt;
-  }
-  const auto authority = url.substr(scheme, url.find_first_of("/?#", scheme) - scheme);
-  if (authority.empty() || authority.find('@') != std::string_view::npos) return std::nullopt;
-  return std::string{url};
-}
-
 std::string shell_line(const std::vector<std::string>& arguments) {
   static constexpr std::string_view k_plain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";

@@ -16,8 +16,6 @@ namespace crosscheck::hud {
 [[nodiscard]] std::string short_sha(std::string_view sha);
 // At most `limit` bytes of the first line that is not blank.
 [[nodiscard]] std::string first_line(std::string_view text, std::size_t limit = 400);
-// `url` if it is http or https, names a host, and holds no user info, space or control character.
-[[nodiscard]] std::optional<std::string> safe_url(std::string_view url);
 // A command line that a POSIX shell splits into exactly `arguments`.
 [[nodiscard]] std::string shell_line(const std::vector<std::string>& arguments);
 // "?a=b&c=d" of the pairs that have a value, "" if none has.

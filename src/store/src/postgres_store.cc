@@ -26,9 +26,9 @@
 #include "check.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/process.h"
+#include "crosscheck/base/threads.h"
 #include "engines.h"
 #include "pool.h"
-#include "threads.h"
 
 // libpqxx 6 deprecates what its successor lacks. Two such things are needed here: to forbid that it
 // reconnects by itself (it would lose a transaction's fate), and parameters of mixed types.
@@ -387,7 +387,7 @@ class Notifier {
   }
 
   void start() {
-    thread_ = start_thread([this] { loop(); });
+    thread_ = base::start_thread([this] { loop(); });
   }
 
   void send(const NameSet& channels) {
@@ -469,7 +469,7 @@ class Listener {
     wake_ = base::Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     if (!wake_) return fail(Fault::environment, "eventfd: no file descriptor is left");
     if (auto connected = connect(); !connected) return connected;
-    thread_ = start_thread([this] { loop(); });
+    thread_ = base::start_thread([this] { loop(); });
     return {};
   }
 

@@ -19,10 +19,10 @@
 #include "channels.h"
 #include "check.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/threads.h"
 #include "engines.h"
 #include "placeholders.h"
 #include "pool.h"
-#include "threads.h"
 
 // Threads: callers of `write` queue a job and wait; the writer thread owns the write connection,
 // runs the jobs' bodies and commits. Callers of `read` run their bodies themselves on a pooled
@@ -358,7 +358,7 @@ class SqliteStore final : public Store {
     auto ready = prepare_schema(*this, options_, url, known,
                                 [this](const auto& body) { return exclusively(body); });
     if (!ready || options_.read_only) return ready;
-    writer_ = start_thread([this] { write_loop(); });
+    writer_ = base::start_thread([this] { write_loop(); });
     return {};
   }
 
