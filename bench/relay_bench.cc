@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -202,6 +204,10 @@ std::vector<std::string> callbacks(Payloads& payloads, const github::SigningKey&
           .push_back(post("/github/callback", "Authorization: Bearer " + token + "\r\n",
                           json::serialize(body)));
     }
+  }
+  // Backends take their own time: the reports on one event are not neighbours.
+  for (auto* list : {&started, &finished}) {
+    std::ranges::shuffle(*list, std::mt19937_64{7});
   }
   std::vector<std::string> mixed;
   for (std::size_t i = 0; i < started.size() + std::min(k_between, finished.size()); ++i) {
