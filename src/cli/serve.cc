@@ -195,8 +195,7 @@ class App {
       github_target_ = std::make_unique<relay::GithubTarget>(
           *app_, static_cast<std::size_t>(settings_.max_dispatch_workers));
       path_filter_ = std::make_unique<relay::PathFilter>(
-          *github_target_, allowlist_,
-          relay::list_changed_files(*app_, *upstream));
+          *github_target_, allowlist_, relay::list_changed_files(*app_, *upstream));
       target = path_filter_.get();
     }
     relay::RelayOptions options{
@@ -320,9 +319,10 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
                   {"reason", "pipelines are not mapped yet: Buildkite's callbacks are refused"}});
   for (const char* name : {"status_ttl_seconds", "zombie_timeout_seconds"})
     if (loaded->is_given(name))
-      log::warning("settings.unused",
-                   {{"setting", name},
-                    {"reason", "jobs are kept, and not concluded for being silent, in this version"}});
+      log::warning(
+          "settings.unused",
+          {{"setting", name},
+           {"reason", "jobs are kept, and not concluded for being silent, in this version"}});
   const bool issuers_given = loaded->is_given("oidc_issuers");
   if (options.local && settings.webhook_secrets.empty()) {
     auto secret =
