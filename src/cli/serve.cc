@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 #include <malloc.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <boost/json/object.hpp>
@@ -10,13 +9,11 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "command.h"
-#include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/github/app.h"
@@ -79,25 +76,6 @@ class StopSignal {
  private:
   sigset_t signals_{};
 };
-
-// Gives back what only the start needed: freed heap, and pages of code that ran once, to set up
-// libraries. Code that runs again is mapped again from the page cache.
-void release_start_up_memory() {
-  ::malloc_trim(0);
-  const auto maps = base::read_file("/proc/self/maps");
-  if (!maps) return;
-  std::istringstream lines{*maps};
-  for (std::string line; std::getline(lines, line);) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    char access[5]{};
-    // Never written to, so that nothing can be lost.
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) != 3 ||
-        std::string_view{access} != "r-xp" || line.find('/') == std::string::npos)
-      continue;
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-  }
-}
 
 tl::unexpected<base::Error> missing(std::string_view name, std::string remedy) {
   return base::fail(Fault::invalid_input, std::string{name} + ": not set", std::move(remedy));
@@ -373,7 +351,7 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
     std::fflush(stdout);
   }
 
-  release_start_up_memory();
+  ::malloc_trim(0);  // what only the start needed
   const int number = stop_signal.wait();
   log::info("stopping", {{"signal", number}});
   (*server)->stop(k_grace);

@@ -164,11 +164,15 @@ test('no page has errors, asks elsewhere, or scrolls sideways on a telephone', a
   const found = [];
   for (const [name, path] of Object.entries(pages())) {
     const {page, complaints, close} = await open(path, {viewport: {width: 390, height: 844}});
-    const [scroll, client] = await page.evaluate(() => [
-      document.documentElement.scrollWidth,
-      document.documentElement.clientWidth,
-    ]);
-    if (scroll > client) found.push(`${name}: ${scroll} wide on ${client}`);
+    const wide = await page.evaluate(() => {
+      const {clientWidth, scrollWidth} = document.documentElement;
+      if (scrollWidth <= clientWidth) return [];
+      const elements = [...document.querySelectorAll('body *')]
+        .filter((element) => element.getBoundingClientRect().left + element.scrollWidth > clientWidth)
+        .map((element) => element.cloneNode().outerHTML);
+      return [`${scrollWidth} wide on ${clientWidth}`, ...elements];
+    });
+    found.push(...wide.map((element) => `${name}: reaches out of the page: ${element}`));
     found.push(...complaints.map((complaint) => `${name}: ${complaint}`));
     await close();
   }
