@@ -600,7 +600,9 @@ class Bench {
 int main(int argc, char** argv) {
   crosscheck::bench::Options options;
   CLI::App app{"Measures the relay; scripts/bench runs it"};
-  app.add_option("--program", options.program, "The crosscheck to measure")->required();
+  app.add_option("--program", options.program, "The crosscheck to measure")
+      ->required()
+      ->check(CLI::ExistingFile);
   app.add_option("--examples", options.examples, "index.json of @octokit/webhooks-examples")
       ->required();
   app.add_option("--postgresql", options.postgresql, "The URL of an empty database");
@@ -610,6 +612,8 @@ int main(int argc, char** argv) {
   app.add_flag("--check", options.check, "Exit with 1 when a figure is missed");
   CLI11_PARSE(app, argc, argv);
   try {
+    // It is started in a folder of its own.
+    options.program = std::filesystem::absolute(options.program).string();
     return crosscheck::bench::Bench{std::move(options)}.run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench: %s\n", error.what());
