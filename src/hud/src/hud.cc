@@ -40,13 +40,13 @@ constexpr std::string_view k_policy =
 
 // A request's path without the twin's suffix.
 struct Route {
-  std::vector<std::string_view> parts;
+  std::vector<std::string> parts;
   std::string page_path;
   std::string twin_path;
   bool is_twin = false;
 };
 
-Route route_of(const std::string& path) {
+Route route_of(std::string_view path) {
   Route route;
   std::string_view page = path;
   if (path == "/index.json") {
@@ -58,7 +58,8 @@ Route route_of(const std::string& path) {
   }
   route.page_path = page;
   route.twin_path = page == "/" ? "/index.json" : std::string{page} + std::string{k_json_suffix};
-  route.parts = net::split_path(std::string_view{path}.substr(0, page.size()));
+  for (const auto part : net::split_path(path.substr(0, page.size())))
+    route.parts.emplace_back(part);
   if (page == "/") route.parts = {""};
   return route;
 }
