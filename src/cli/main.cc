@@ -41,9 +41,10 @@ int run(int argc, char** argv) {
   app.fallthrough();
   Globals globals;
   app.add_flag("--json", globals.json, "Machine-readable output on standard output");
-  app.add_option("--db", globals.db,
-                 "The store: a SQLite file, or postgresql://… (default: $CROSSCHECK_DB, `db` in the "
-                 "settings file, or .crosscheck/crosscheck.db)");
+  app.add_option(
+      "--db", globals.db,
+      "The store: a SQLite file, or postgresql://… (default: $CROSSCHECK_DB, `db` in the "
+      "settings file, or .crosscheck/crosscheck.db)");
   app.add_option("--settings", globals.settings_file, "Settings file (YAML)")
       ->envname("CROSSCHECK_SETTINGS");
   app.add_option("--log-level", globals.log_level, "debug, info, warning, error or off")
@@ -71,7 +72,8 @@ int run(int argc, char** argv) {
     report(result.error(), globals);
     return static_cast<int>(base::exit_code(result.error().fault));
   }
-  // A full disk or closed pipe may show only when the last bytes are flushed, or only earlier than that.
+  // A full disk or closed pipe may show only when the last bytes are flushed, or only earlier than
+  // that.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     report({base::Fault::environment, "standard output could not be written"}, globals);
     return static_cast<int>(base::ExitCode::environment);

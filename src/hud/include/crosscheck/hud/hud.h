@@ -15,7 +15,7 @@ class Store;
 namespace crosscheck::hud {
 
 struct HudOptions {
-  const base::Clock& clock;   // must outlive the Hud
+  const base::Clock& clock;        // must outlive the Hud
   std::string upstream_repo = {};  // "pytorch/pytorch": what commits and pull requests link to
   // Where upstream's pages are; empty: no links to them (local mode has none).
   std::string upstream_url = "https://github.com";
