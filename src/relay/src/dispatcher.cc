@@ -1,10 +1,6 @@
 #include "crosscheck/relay/dispatcher.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -14,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "crosscheck/base/digest.h"
-#include "crosscheck/base/file.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/store/lease.h"
 #include "superseded.h"
 
 namespace crosscheck::relay {
@@ -29,31 +24,6 @@ namespace log = base::log;
 
 constexpr Duration k_poll = std::chrono::seconds{1};
 constexpr Duration k_listen = std::chrono::milliseconds{250};  // bounds how long stopping takes
-
-// Where process ids mean the same: one boot of one machine, one pid namespace.
-std::string process_space() {
-  std::string id = base::read_file("/proc/sys/kernel/random/boot_id", 64).value_or("");
-  char link[64];
-  const auto n = ::readlink("/proc/self/ns/pid", link, sizeof link);
-  if (n > 0) id.append(link, static_cast<std::size_t>(n));
-  return base::sha256_hex(id).substr(0, 16);
-}
-
-// "<process space>:<pid>:<random>".
-std::string make_owner() {
-  return process_space() + ":" + std::to_string(::getpid()) + ":" + base::random_hex(6);
-}
-
-bool is_dead_here(std::string_view owner, std::string_view mine) {
-  const auto first = owner.find(':');
-  const auto last = owner.rfind(':');
-  if (first == std::string_view::npos || first == last) return false;
-  if (owner.substr(0, first) != mine.substr(0, mine.find(':')) || owner == mine) return false;
-  const long pid =
-      std::strtol(std::string{owner.substr(first + 1, last - first - 1)}.c_str(), nullptr, 10);
-  if (pid <= 0) return false;
-  return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
-}
 
 double random_jitter() {
   static thread_local std::mt19937_64 engine{std::random_device{}()};
@@ -129,7 +99,7 @@ struct Dispatcher::State {
   };
 
   State(store::Store& s, const base::Clock& c, DispatchTarget& t, DispatcherOptions o)
-      : store{s}, clock{c}, target{t}, options{std::move(o)}, owner{make_owner()} {
+      : store{s}, clock{c}, target{t}, options{std::move(o)}, owner{store::make_owner()} {
     if (!options.jitter) options.jitter = random_jitter;
   }
 
@@ -209,7 +179,7 @@ Result<void> Dispatcher::State::free_the_dead(store::Tx& tx, Time now) {
       {now});
   if (!owners) return tl::unexpected(owners.error());
   for (const auto& row : *owners) {
-    if (row.is_null(0) || !is_dead_here(row.text(0), owner)) continue;
+    if (row.is_null(0) || !store::is_dead_here(row.text(0))) continue;
     auto freed = tx.execute(
         "UPDATE dispatches SET lease_until = $1 WHERE state = 'sending' AND lease_owner = $2",
         {now, row.text(0)});
