@@ -36,6 +36,7 @@ struct Answer {
   Kind kind = Kind::sent;
   std::optional<base::Time> not_before = {};  // of `retry_later`: when the other side wants it
   std::string message = {};                   // why not; no secrets
+  std::string content = {};                   // of `sent`, where the answer itself is used
 };
 
 // Where dispatches go. Thread-safe.
