@@ -7,13 +7,6 @@ using base::Result;
 
 Result<Identity> identity_of(const base::json::value& claims) {
   const auto repository = base::require_string(claims, "repository");
-  const auto organization = base::optional_id(claims, "organization_id");
-  const auto pipeline = base::optional_id(claims, "pipeline_id");
-  if (!repository && organization && *organization && pipeline && *pipeline)
-    return base::fail(Fault::forbidden,
-                      "pipeline " + base::to_utf8(**pipeline, 64) + " of organization " +
-                          base::to_utf8(**organization, 64) + " is not mapped to a repository",
-                      "report from a workflow of the repository: this relay maps no pipelines");
   if (!repository || repository->empty())
     return base::fail(Fault::unauthorized, "the token has no claim 'repository'",
                       "use an OIDC token of the job itself");

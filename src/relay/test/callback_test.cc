@@ -445,14 +445,5 @@ TEST_P(CallbackOnEngine, WhatIsKnownToBeOverIsConcludedByTheRelay) {
               HasSubstr(R"("effect":"replaced","replaced":"cancelled")"));
 }
 
-TEST_F(CallbackTest, APipelineThatIsNotMappedIsForbidden) {
-  const auto response =
-      send(report("in_progress"), {{"organization_id", "org-uuid"}, {"pipeline_id", "pipe-uuid"}});
-  EXPECT_EQ(response.status, 403);
-  EXPECT_THAT(response.body, HasSubstr("pipe-uuid"));
-  EXPECT_THAT(response.body, HasSubstr("org-uuid"));
-  EXPECT_EQ(send(report("in_progress"), {{"pipeline_id", "x"}}).status, 401);
-}
-
 }  // namespace
 }  // namespace crosscheck::relay
