@@ -142,6 +142,14 @@ class App {
                         verifier.error().remedy);
     verifier_ = std::move(*verifier);
 
+    if (!settings_.ci_providers.empty()) {
+      providers_ = std::make_unique<relay::ProvidersFile>(relay::file_source(
+          settings_.ci_providers, "the mapping of pipelines", relay::k_providers_limit));
+      if (auto read = providers_->load(); !read)
+        return base::fail(read.error().fault, "ci_providers: " + read.error().message,
+                          read.error().remedy);
+    }
+
     auto upstream = base::RepoName::parse(settings_.upstream_repo);
     if (!upstream) return tl::unexpected(upstream.error());
     relay::DispatchTarget* target = nullptr;
@@ -184,6 +192,7 @@ class App {
         .dispatcher = {.concurrency = static_cast<std::size_t>(settings_.max_dispatch_workers)},
         .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
+        .providers = providers_.get(),
         .version = CROSSCHECK_VERSION};
     relay_ =
         std::make_unique<relay::Relay>(store_, clock_, allowlist_, *target, std::move(options));
@@ -221,16 +230,20 @@ class App {
 
  private:
   static github::TrustedIssuer trusted(const OidcIssuer& i) {
-    const auto buildkite = github::buildkite();
-    auto kind = i.issuer == buildkite.issuer ? buildkite.kind : github::IssuerKind::github;
-    if (!i.identity_claim.empty()) kind = github::IssuerKind::generic;
     return {
-        .issuer = i.issuer, .kind = kind, .identity_claim = i.identity_claim, .jwks_url = i.keys};
+        .issuer = i.issuer, .kind = i.kind, .identity_claim = i.identity_claim, .jwks_url = i.keys};
   }
   Result<base::json::value> verify(std::string_view token) {
     auto verified = verifier_->verify(token);
     if (!verified) return tl::unexpected(github::to_error(verified.error()));
-    return base::json::value(std::move(verified->claims));
+    auto& claims = verified->claims;
+    if (verified->kind == github::IssuerKind::buildkite) {
+      auto mapped = relay::map_pipeline(std::move(claims),
+                                        providers_ ? *providers_->current() : relay::Providers{});
+      if (!mapped) return tl::unexpected(mapped.error());
+      claims = std::move(*mapped);
+    }
+    return base::json::value(std::move(claims));
   }
 
   // A local command that is over reports no more: what it left in progress ends with it.
@@ -256,6 +269,7 @@ class App {
   const std::string url_;
   std::optional<relay::LocalIssuer> issuer_;
   std::unique_ptr<github::OidcVerifier> verifier_;
+  std::unique_ptr<relay::ProvidersFile> providers_;
   std::optional<github::App> app_;
   std::unique_ptr<relay::GithubTarget> github_target_;
   std::unique_ptr<relay::PathFilter> path_filter_;
@@ -294,7 +308,7 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   if (!settings.ci_providers_url.empty())
     log::warning("settings.unused",
                  {{"setting", "ci_providers_url"},
-                  {"reason", "pipelines are not mapped yet: Buildkite's callbacks are refused"}});
+                  {"reason", "this version reads the mapping from a file: give ci_providers"}});
   for (const char* name : {"status_ttl_seconds", "zombie_timeout_seconds"})
     if (loaded->is_given(name))
       log::warning(
@@ -312,7 +326,9 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   const base::SystemClock clock;
   const auto store = store::open(settings.db);
   if (!store) return tl::unexpected(store.error());
-  relay::AllowlistFile allowlist{settings.allowlist, **store, clock};
+  relay::AllowlistFile allowlist{
+      relay::file_source(settings.allowlist, "the allowlist", relay::k_allowlist_limit), **store,
+      clock};
   if (auto read = allowlist.load(); !read) return tl::unexpected(read.error());
 
   const auto address = parse_listen(settings.listen);

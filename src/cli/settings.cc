@@ -14,7 +14,6 @@
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/base/url.h"
 #include "crosscheck/base/yaml.h"
-#include "crosscheck/github/oidc.h"
 #include "crosscheck/store/store.h"
 
 namespace crosscheck::cli {
@@ -160,9 +159,18 @@ Result<void> set_issuers(Settings& s, const Node& node, std::string_view source)
   for (const Node& item : node.items) {
     if (!item.is(Kind::mapping)) return wrong(item, "expected a mapping");
     OidcIssuer issuer;
+    bool kind_given = false;
     for (const auto& [key, value] : item.entries) {
       if (key.text == "identity_claim" && value.is(Kind::text) && !value.text.empty()) {
         issuer.identity_claim = value.text;
+        continue;
+      }
+      if (key.text == "kind") {
+        if (value.text != "github" && value.text != "buildkite")
+          return wrong(value, "kind: expected github or buildkite");
+        issuer.kind =
+            value.text == "github" ? github::IssuerKind::github : github::IssuerKind::buildkite;
+        kind_given = true;
         continue;
       }
       if (key.text != "issuer" && key.text != "keys")
@@ -173,6 +181,12 @@ Result<void> set_issuers(Settings& s, const Node& node, std::string_view source)
     }
     if (issuer.issuer.empty() || issuer.keys.empty())
       return wrong(item, "an issuer needs `issuer` and `keys`");
+    if (kind_given && !issuer.identity_claim.empty())
+      return wrong(item, "`kind` and `identity_claim` exclude each other");
+    if (!issuer.identity_claim.empty())
+      issuer.kind = github::IssuerKind::generic;
+    else if (!kind_given && issuer.issuer == github::buildkite().issuer)
+      issuer.kind = github::IssuerKind::buildkite;
     issuers.push_back(std::move(issuer));
   }
   s.oidc_issuers = std::move(issuers);
@@ -235,7 +249,7 @@ std::string show_db(const Settings& s) { return store::redact(s.db); }
 
 constexpr std::int64_t k_day = 24 * 3600;
 
-constexpr std::array<Definition, 24> k_definitions{{
+constexpr std::array<Definition, 25> k_definitions{{
     {"db", "CROSSCHECK_DB", set_text<&Settings::db>, nullptr, show_db},
     {"upstream_repo", "UPSTREAM_REPO", set_upstream, nullptr, show_text<&Settings::upstream_repo>},
     {"listen", "CROSSCHECK_LISTEN", set_listen, nullptr, show_text<&Settings::listen>},
@@ -278,6 +292,8 @@ constexpr std::array<Definition, 24> k_definitions{{
     {"local_commands", "", set_command, set_commands, show_commands},
     {"allowlist_url", "ALLOWLIST_URL", set_url<&Settings::allowlist_url>, nullptr,
      show_text<&Settings::allowlist_url>},
+    {"ci_providers", "CROSSCHECK_CI_PROVIDERS", set_text<&Settings::ci_providers>, nullptr,
+     show_text<&Settings::ci_providers>},
     {"ci_providers_url", "CI_PROVIDERS_URL", set_url<&Settings::ci_providers_url>, nullptr,
      show_text<&Settings::ci_providers_url>},
 }};
@@ -344,8 +360,10 @@ Result<void> apply_file(Settings& settings, Origins& origins, const std::string&
 }  // namespace
 
 std::vector<OidcIssuer> default_issuers() {
-  const auto github = github::github_actions();
-  return {{github.issuer, github.jwks_url}};
+  std::vector<OidcIssuer> issuers;
+  for (const auto& known : {github::github_actions(), github::buildkite()})
+    issuers.push_back({known.issuer, known.jwks_url, known.kind});
+  return issuers;
 }
 
 bool LoadedSettings::is_given(std::string_view name) const {

@@ -8,18 +8,20 @@
 #include <vector>
 
 #include "crosscheck/base/result.h"
+#include "crosscheck/github/oidc.h"
 
 // The program's own settings: one YAML file, over it the environment (with the names of PyTorch's
 // relay), over it the command line. Everything is checked before anything starts.
 namespace crosscheck::cli {
 
 struct OidcIssuer {
-  std::string issuer;               // the token's `iss`
-  std::string keys;                 // address of its key set
-  std::string identity_claim = {};  // the claim that holds owner/repo; empty: as GitHub's tokens
+  std::string issuer;  // the token's `iss`
+  std::string keys;    // address of its key set
+  github::IssuerKind kind = github::IssuerKind::github;
+  std::string identity_claim = {};  // of the generic kind: the claim that holds owner/repo
 };
 
-[[nodiscard]] std::vector<OidcIssuer> default_issuers();  // GitHub Actions
+[[nodiscard]] std::vector<OidcIssuer> default_issuers();  // GitHub Actions and Buildkite
 
 struct Settings {
   std::string db = ".crosscheck/crosscheck.db";
@@ -27,9 +29,10 @@ struct Settings {
   std::string listen = "127.0.0.1:8080";
   std::string public_url;  // how jobs reach this server; empty: from where it listens
   std::string state_dir = ".crosscheck";
-  std::string allowlist;      // a file
-  std::string allowlist_url;  // PyTorch's relay reads it from GitHub
-  std::string ci_providers_url;
+  std::string allowlist;         // a file
+  std::string allowlist_url;     // PyTorch's relay reads it from GitHub
+  std::string ci_providers;      // a file
+  std::string ci_providers_url;  // the same on GitHub
   std::string github_api_url = "https://api.github.com";
   std::string github_app_id;
   std::string github_app_private_key;        // PEM

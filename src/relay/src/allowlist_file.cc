@@ -1,14 +1,9 @@
 #include "crosscheck/relay/allowlist_file.h"
 
-#include <sys/stat.h>
-
 #include <boost/json/serialize.hpp>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "crosscheck/base/digest.h"
-#include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 
@@ -17,16 +12,6 @@ namespace {
 
 using base::Result;
 namespace log = base::log;
-
-Result<std::string> stamp_of(const std::filesystem::path& path) {
-  struct stat s{};
-  if (::stat(path.c_str(), &s) != 0)
-    return base::fail(base::Fault::invalid_input,
-                      path.string() + ": the allowlist cannot be read: " + std::strerror(errno));
-  return std::to_string(s.st_size) + ":" + std::to_string(s.st_ino) + ":" +
-         std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec) + ":" +
-         std::to_string(s.st_ctim.tv_sec) + "." + std::to_string(s.st_ctim.tv_nsec);
-}
 
 // `backends` as the list has it. `since` moves only with the level, or when a backend comes back.
 Result<void> write_backends(store::Tx& tx, const Allowlist& list, base::Time now) {
@@ -55,17 +40,17 @@ Result<void> write_backends(store::Tx& tx, const Allowlist& list, base::Time now
 
 }  // namespace
 
-AllowlistFile::AllowlistFile(std::filesystem::path path, store::Store& store,
+AllowlistFile::AllowlistFile(std::unique_ptr<TextSource> source, store::Store& store,
                              const base::Clock& clock)
-    : path_{std::move(path)},
+    : source_{std::move(source)},
       store_{store},
       clock_{clock},
       current_{std::make_shared<const Allowlist>()} {}
 
-Result<void> AllowlistFile::load() { return refresh(true); }
+Result<void> AllowlistFile::load() { return refresh(); }
 
 Result<void> AllowlistFile::poll() {
-  auto done = refresh(false);
+  auto done = refresh();
   const std::string error = done ? std::string{} : done.error().message;
   const std::lock_guard lock{mutex_};
   if (!error.empty() && status_.error != error) log::error("allowlist", {{"error", error}});
@@ -73,30 +58,24 @@ Result<void> AllowlistFile::poll() {
   return done;
 }
 
-Result<void> AllowlistFile::refresh(bool force) {
+Result<void> AllowlistFile::refresh() {
   const std::lock_guard one{refreshing_};
-  const auto seen = [&]() -> Result<void> {
+  auto text = source_->read();
+  if (!text) return tl::unexpected(text.error());
+  if (*text) pending_ = std::move(*text);
+  if (!pending_) {
     if (seen_error_) return tl::unexpected(*seen_error_);
     return {};
-  };
-  // The stamp is taken before reading: a change in between is seen at the next look.
-  auto stamp = stamp_of(path_);
-  if (!stamp) {
-    seen_stamp_.clear();
-    return tl::unexpected(stamp.error());
   }
-  if (!force && *stamp == seen_stamp_) return seen();
-  auto text = base::read_file(path_, k_allowlist_limit);
-  if (!text) return tl::unexpected(text.error());
-  const std::string digest = base::sha256_hex(*text);
-  if (force || digest != seen_digest_) {
-    auto parsed = parse_allowlist(*text, path_.string());
+  const std::string digest = base::sha256_hex(*pending_);
+  if (digest != seen_digest_) {
+    auto parsed = parse_allowlist(*pending_, source_->name());
     // Not UTF-8: an engine would refuse the text itself.
-    if (auto done = record(base::to_utf8(*text), digest, parsed); !done) return done;
+    if (auto done = record(base::to_utf8(*pending_), digest, parsed); !done) return done;
     seen_digest_ = digest;
     if (parsed) {
       seen_error_.reset();
-      log::info("allowlist.loaded", {{"file", path_.string()},
+      log::info("allowlist.loaded", {{"source", source_->name()},
                                      {"backends", parsed->backends().size()},
                                      {"digest", digest.substr(0, 12)}});
       const std::lock_guard lock{mutex_};
@@ -106,8 +85,9 @@ Result<void> AllowlistFile::refresh(bool force) {
       seen_error_ = parsed.error();
     }
   }
-  seen_stamp_ = *stamp;
-  return seen();
+  pending_.reset();
+  if (seen_error_) return tl::unexpected(*seen_error_);
+  return {};
 }
 
 Result<void> AllowlistFile::record(const std::string& text, const std::string& digest,
@@ -124,7 +104,7 @@ Result<void> AllowlistFile::record(const std::string& text, const std::string& d
     auto done = tx.execute(
         "INSERT INTO allowlist_versions (digest, source, text, error, loaded_at) "
         "VALUES ($1, $2, $3, $4, $5)",
-        {digest, path_.string(), text, error, now});
+        {digest, source_->name(), text, error, now});
     if (!done) return tl::unexpected(done.error());
     return {};
   });

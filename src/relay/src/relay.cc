@@ -104,6 +104,8 @@ net::Response Relay::ready() {
   // The last good version serves on, so a broken one does not make the relay unready.
   if (!list.error.empty()) allowlist["error"] = "a later version was refused";
   body["allowlist"] = std::move(allowlist);
+  if (options_.providers != nullptr && !options_.providers->error().empty())
+    body["ci_providers"] = {{"error", "a later version was refused"}};
   body["sending"] = dispatcher_.in_flight();
   const bool ok = body["ready"].as_bool();
   if (!ok)
@@ -127,8 +129,9 @@ void Relay::start() {
     std::unique_lock lock{mutex_};
     while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
       lock.unlock();
-      // A refusal is kept in the allowlist's status and was logged there.
+      // A refusal is kept in the status of either and was logged there.
       static_cast<void>(allowlist_.poll());
+      if (options_.providers != nullptr) static_cast<void>(options_.providers->poll());
       lock.lock();
     }
   }};

@@ -155,11 +155,12 @@ TEST_F(AllowlistFileTest, TheLastGoodOneStaysInForce) {
 
 TEST_F(AllowlistFileTest, ABrokenFirstOneIsAnError) {
   write("L9: []\n");
-  AllowlistFile fresh{folder_ / "allowlist.yaml", *store_, clock_};
+  AllowlistFile fresh{list_source(), *store_, clock_};
   const auto loaded = fresh.load();
   ASSERT_FALSE(loaded);
   EXPECT_EQ(base::exit_code(loaded.error().fault), base::ExitCode::bad_input);
-  AllowlistFile missing{folder_ / "missing.yaml", *store_, clock_};
+  AllowlistFile missing{file_source(folder_ / "missing.yaml", "the allowlist", 100), *store_,
+                        clock_};
   EXPECT_EQ(base::exit_code(missing.load().error().fault), base::ExitCode::bad_input);
 }
 
@@ -167,7 +168,7 @@ TEST_F(AllowlistFileTest, AFailingStoreIsTriedAgain) {
   for (std::int64_t n = 1;; ++n) {
     store::FaultyStore faulty{*store_};
     write("L2: [org/one]  # " + std::to_string(n) + "\n");
-    AllowlistFile file{folder_ / "allowlist.yaml", faulty, clock_};
+    AllowlistFile file{list_source(), faulty, clock_};
     faulty.fail_at(n);
     const auto loaded = file.load();
     if (faulty.calls() < n) break;

@@ -79,9 +79,13 @@ class RelayTest : public ::testing::Test {
 
   void list(const std::string& text) {
     EXPECT_TRUE(base::write_file_atomically(folder_ / "allowlist.yaml", text));
-    allowlist_ = std::make_unique<AllowlistFile>(folder_ / "allowlist.yaml", *store_, clock_);
+    allowlist_ = std::make_unique<AllowlistFile>(list_source(), *store_, clock_);
     const auto loaded = allowlist_->load();
     ASSERT_TRUE(loaded) << loaded.error().message;
+  }
+
+  std::unique_ptr<TextSource> list_source() const {
+    return file_source(folder_ / "allowlist.yaml", "the allowlist", k_allowlist_limit);
   }
 
   // Rows as text, columns joined by '|', NULL as "-".

@@ -11,6 +11,7 @@
 #include "crosscheck/relay/dispatcher.h"
 #include "crosscheck/relay/intake.h"
 #include "crosscheck/relay/metrics.h"
+#include "crosscheck/relay/providers_file.h"
 #include "crosscheck/relay/results.h"
 
 namespace crosscheck::relay {
@@ -21,6 +22,7 @@ struct RelayOptions {
   DispatcherOptions dispatcher;
   int rate_limit_per_minute = 100;
   base::Duration allowlist_poll = std::chrono::seconds{1};
+  ProvidersFile* providers = nullptr;  // polled with the allowlist; none: no pipelines are mapped
   std::string version;
 };
 
