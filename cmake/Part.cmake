@@ -34,6 +34,7 @@ function(crosscheck_part name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE
       crosscheck_${name} crosscheck_warnings ${arg_USES} ${arg_TEST_USES} GTest::gmock GTest::gtest_main)
+    target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src/base/test/include)
     target_compile_definitions(${name}_test PRIVATE CROSSCHECK_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
     add_test(NAME ${name} COMMAND ${name}_test)

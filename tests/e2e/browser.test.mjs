@@ -2,13 +2,12 @@
 // axe finds nothing in either theme.
 import axe from 'axe-core';
 import assert from 'node:assert/strict';
-import {existsSync, readdirSync} from 'node:fs';
-import {join} from 'node:path';
+import {existsSync} from 'node:fs';
 import {after, before, test} from 'node:test';
 import {chromium} from 'playwright-core';
 import {
   endedJob,
-  junitCounts,
+  junitCountsOfTheRun,
   pullRequest,
   refdevSettings,
   secret,
@@ -39,8 +38,7 @@ before(async () => {
   ({number, head} = event.pull_request);
   const {delivery} = await send(server.url, {body: event, secret});
   job = await endedJob(server, number, delivery);
-  const [run] = readdirSync(join(folder, 'results'));
-  junit = junitCounts(join(folder, 'results', run, 'junit.xml'));
+  junit = junitCountsOfTheRun(folder);
   browser = await chromium.launch({
     executablePath,
     args: [

@@ -8,6 +8,7 @@ import {
   mkdtempSync,
   openSync,
   readFileSync,
+  readdirSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
@@ -240,6 +241,13 @@ export async function postgres(t) {
   });
   const [url] = await once(createInterface({input: child.stdout}), 'line');
   return url;
+}
+
+// Counts of the JUnit file of the one run in a server's folder.
+export function junitCountsOfTheRun(folder) {
+  const [run, ...others] = readdirSync(join(folder, 'results'));
+  assert.deepEqual(others, [], 'one run');
+  return junitCounts(join(folder, 'results', run, 'junit.xml'));
 }
 
 // Counts of a JUnit file, from its test cases.

@@ -1,12 +1,11 @@
 // The whole loop: an event as GitHub sends it, a run of real PyTorch on the reference device, the result on the pages;
 // on SQLite and on PostgreSQL.
 import assert from 'node:assert/strict';
-import {readdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {
   endedJob,
-  junitCounts,
+  junitCountsOfTheRun,
   postgres,
   pullRequest,
   refdevSettings,
@@ -39,8 +38,7 @@ for (const engine of ['SQLite', 'PostgreSQL']) {
     assert.equal(summary.word.conclusion, 'failure');
 
     const job = await server.json(`${summary.page}.json`);
-    const [run] = readdirSync(join(folder, 'results'));
-    const junit = junitCounts(join(folder, 'results', run, 'junit.xml'));
+    const junit = junitCountsOfTheRun(folder);
     const {counts} = job.run;
     assert.equal(counts.total, junit.total);
     assert.equal(counts.failures, junit.failed);

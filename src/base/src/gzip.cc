@@ -60,7 +60,6 @@ Result<std::string> gunzip(std::string_view bytes, std::size_t limit) {
     if (!in_member) {
       if (stream.avail_in == 0) return out;
       if (inflateReset(&stream) != Z_OK) return fail(Fault::internal, "zlib does not reset");
-      in_member = true;
     }
     if (stream.avail_in == 0 && !more_inside) {
       return fail(Fault::invalid_input,

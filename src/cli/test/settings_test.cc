@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "crosscheck/base/file.h"
+#include "crosscheck/test/temporary_folder.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -17,12 +17,6 @@ using ::testing::StartsWith;
 
 class SettingsTest : public ::testing::Test {
  protected:
-  SettingsTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "settings.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~SettingsTest() override { std::filesystem::remove_all(folder_); }
-
   std::string file(const std::string& text, const std::string& name = "s.yaml") {
     const std::string path = folder_ / name;
     EXPECT_TRUE(base::write_file_atomically(path, text));
@@ -33,7 +27,8 @@ class SettingsTest : public ::testing::Test {
     const auto loaded = load_settings(file(text), {}, {});
     if (loaded) return "none";
     std::string message = base::to_string(loaded.error());
-    if (message.starts_with(folder_.string())) message.erase(0, folder_.string().size() + 1);
+    const std::string folder = folder_.path().string() + "/";
+    if (message.starts_with(folder)) message.erase(0, folder.size());
     return message;
   }
   static const ShownSetting& shown(const LoadedSettings& loaded, std::string_view name) {
@@ -42,7 +37,7 @@ class SettingsTest : public ::testing::Test {
     throw std::out_of_range{std::string{name}};
   }
 
-  std::filesystem::path folder_;
+  base::TemporaryFolder folder_;
 };
 
 TEST_F(SettingsTest, TheCommandLineGoesOverTheEnvironmentAndThatOverTheFile) {

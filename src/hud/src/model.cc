@@ -90,6 +90,7 @@ std::optional<FailingSince> failing_since(std::span<const LatestJob> jobs) {
     }
   }
   std::vector<const Commit*> order;
+  order.reserve(commits.size());
   for (const auto& [key, commit] : commits) order.push_back(&commit);
   std::ranges::sort(order, std::greater{}, &Commit::began);
   std::optional<FailingSince> since;

@@ -254,6 +254,7 @@ Result<BackendSummary> Queries::summary(Backend backend, base::Time now) {
 Result<std::vector<Dispatch>> Queries::dispatches_of(const std::vector<Delivery>& deliveries) {
   if (deliveries.empty()) return std::vector<Dispatch>{};
   std::vector<std::int64_t> ids;
+  ids.reserve(deliveries.size());
   for (const auto& delivery : deliveries) ids.push_back(delivery.id);
   Parameters parameters;
   const auto list = in_list(parameters, ids);

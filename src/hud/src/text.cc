@@ -41,11 +41,20 @@ std::string escape_html(std::string_view text) {
 
 std::string short_sha(std::string_view sha) { return std::string{sha.substr(0, 10)}; }
 
+// Bytes of an error that are read at a glance.
+constexpr std::size_t k_glance = 200;
+
 std::string first_line(std::string_view text, std::size_t limit) {
   const auto start = text.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos) return {};
   text.remove_prefix(start);
-  return base::to_utf8(text.substr(0, text.find_first_of("\r\n")), limit);
+  text = text.substr(0, text.find_first_of("\r\n"));
+  // PyTorch explains a missing operator in a paragraph; what happened is its first sentence.
+  if (text.size() > k_glance) {
+    const auto end = text.rfind(". ", k_glance);
+    if (end != std::string_view::npos && end >= k_glance / 4) text = text.substr(0, end + 1);
+  }
+  return base::to_utf8(text, limit);
 }
 
 std::string shell_line(const std::vector<std::string>& arguments) {

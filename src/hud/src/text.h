@@ -14,7 +14,8 @@ namespace crosscheck::hud {
 [[nodiscard]] std::string escape_html(std::string_view text);
 // First ten characters of a SHA.
 [[nodiscard]] std::string short_sha(std::string_view sha);
-// At most `limit` bytes of the first line that is not blank.
+// At most `limit` bytes of the first line that is not blank; of a long line, its first sentences
+// as far as they fit a glance.
 [[nodiscard]] std::string first_line(std::string_view text, std::size_t limit = 400);
 // A command line that a POSIX shell splits into exactly `arguments`.
 [[nodiscard]] std::string shell_line(const std::vector<std::string>& arguments);

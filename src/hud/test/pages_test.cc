@@ -17,6 +17,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/hud/hud.h"
 #include "crosscheck/store/faulty_store.h"
+#include "crosscheck/test/temporary_folder.h"
 #include "seed.h"
 
 namespace crosscheck::hud::test {
@@ -45,23 +46,14 @@ net::Request get_url(const std::string& url) {
 class TempDb {
  public:
   TempDb() {
-    std::string name = std::filesystem::temp_directory_path() / "crosscheck-hud.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-    auto opened = store::open((path_ / "t.db").string());
+    auto opened = store::open((folder_ / "t.db").string());
     if (!opened) throw std::runtime_error(opened.error().message);
     store_ = std::move(*opened);
   }
-  ~TempDb() {
-    store_.reset();
-    std::filesystem::remove_all(path_);
-  }
-  TempDb(const TempDb&) = delete;
-  TempDb& operator=(const TempDb&) = delete;
   store::Store& operator*() { return *store_; }
 
  private:
-  std::filesystem::path path_;
+  base::TemporaryFolder folder_;
   std::unique_ptr<store::Store> store_;
 };
 

@@ -68,6 +68,17 @@ TEST(Text, TheFirstLineIsTheFirstThatSaysSomething) {
   EXPECT_EQ(first_line("é", 1), "");
 }
 
+TEST(Text, OfALongLineTheFirstSentencesAreShown) {
+  const std::string missing =
+      "NotImplementedError: Could not run 'aten::exp.out' with arguments from the 'refdev' "
+      "backend.";
+  EXPECT_EQ(first_line(missing + " This could be because " + std::string(300, 'x')), missing);
+  const std::string one_sentence(300, 'x');
+  EXPECT_EQ(first_line(one_sentence), one_sentence);
+  EXPECT_EQ(first_line("E. " + one_sentence), "E. " + one_sentence);
+  EXPECT_EQ(first_line(missing + " Short."), missing + " Short.");
+}
+
 TEST(Text, AQueryHasOnlyWhatIsSet) {
   EXPECT_EQ(query_string({{"a", ""}, {"b", ""}}), "");
   EXPECT_EQ(query_string({{"a", ""}, {"q", "x&y=1 é"}, {"p", "2"}}), "?q=x%26y%3D1%20%C3%A9&p=2");

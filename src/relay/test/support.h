@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <boost/json/serialize.hpp>
 #include <filesystem>
@@ -22,6 +21,7 @@
 #include "crosscheck/relay/intake.h"
 #include "crosscheck/relay/target.h"
 #include "crosscheck/store/store.h"
+#include "crosscheck/test/temporary_folder.h"
 
 // What the relay's tests share: a real store (SQLite, or either engine by parameter) and allowlist
 // file in a temporary folder, a clock that is moved by hand, events as GitHub sends them, a target
@@ -66,8 +66,6 @@ inline const std::vector<std::string>& awkward_json_texts() {
 class RelayTest : public ::testing::Test {
  protected:
   explicit RelayTest(store::Engine engine = store::Engine::sqlite) {
-    std::string name = (std::filesystem::temp_directory_path() / "relay.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     auto opened = store::open(engine == store::Engine::sqlite
                                   ? (folder_ / "x.db").string()
                                   : store::testing::Postgres::shared().make_database());
@@ -75,7 +73,6 @@ class RelayTest : public ::testing::Test {
     store_ = std::move(*opened);
     list("L1: [org/one]\nL2: [org/two]\nL3: {npu: {org/three: [o]}}\nL4: [org/four]\n");
   }
-  ~RelayTest() override { std::filesystem::remove_all(folder_); }
 
   void list(const std::string& text) {
     EXPECT_TRUE(base::write_file_atomically(folder_ / "allowlist.yaml", text));
@@ -134,7 +131,7 @@ class RelayTest : public ::testing::Test {
     return accepted.value_or(Accepted{});
   }
 
-  std::filesystem::path folder_;
+  base::TemporaryFolder folder_;
   base::ManualClock clock_{base::Time{1'700'000'000s}};
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<AllowlistFile> allowlist_;

@@ -12,6 +12,7 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
+#include "crosscheck/test/temporary_folder.h"
 
 namespace crosscheck::report {
 namespace {
@@ -51,14 +52,12 @@ class ScriptedClient final : public net::Client {
 class TempFile {
  public:
   explicit TempFile(std::string_view text) {
-    path_ = std::filesystem::temp_directory_path() / ("crosscheck-report-" + base::random_hex(8));
-    EXPECT_TRUE(base::write_file_atomically(path_, text));
+    EXPECT_TRUE(base::write_file_atomically(path(), text));
   }
-  ~TempFile() { std::filesystem::remove(path_); }
-  [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] std::string path() const { return folder_ / "file"; }
 
  private:
-  std::filesystem::path path_;
+  base::TemporaryFolder folder_;
 };
 
 constexpr std::string_view k_event = R"({"action":"pull_request","client_payload":{

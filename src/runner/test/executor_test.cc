@@ -34,7 +34,7 @@ Limits short_limits() {
 
 Ran run_file(const std::string& file, const std::vector<std::string>& methods, Limits limits,
              std::size_t workers = 1) {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::vector<CollectedTest> tests;
   Chunk chunk{file, {}, {}};
   for (const auto& method : methods) {
@@ -242,7 +242,7 @@ TEST(Executor, RunsFilesInSeveralWorkers) {
 }
 
 TEST(Executor, AnInterruptStopsTheWorkersAndKeepsWhatEnded) {
-  TempFolder folder;
+  TemporaryFolder folder;
   auto pipe = base::make_pipe();
   ASSERT_TRUE(pipe);
   const std::vector<CollectedTest> tests{make_test("a.py", "before"), make_test("a.py", "hang"),
@@ -269,7 +269,7 @@ TEST(Executor, AnInterruptStopsTheWorkersAndKeepsWhatEnded) {
 
 // kill -9 of the runner: neither the worker nor what its test started is left.
 TEST(Executor, DiesWithAllItStarted) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto log = folder / "log";
   const pid_t runner = ::fork();
   if (runner == 0) {
@@ -344,7 +344,7 @@ TEST(Probe, CollectsAroundFilesThatKillTheirProcess) {
 }
 
 TEST(Probe, CollectsFilesOfOneBaseNameInProcessesOfTheirOwn) {
-  TempFolder folder;
+  TemporaryFolder folder;
   auto setup = fake_probe(folder / "log");
   setup.suite = {"tree",
                  "/suite",
@@ -397,7 +397,7 @@ TEST(Probe, NamesWhatIsMissingAndHowToInstallIt) {
 }
 
 TEST(Probe, IsFoundBesideTheProgram) {
-  TempFolder folder;
+  TemporaryFolder folder;
   namespace fs = std::filesystem;
   Surroundings surroundings;
   surroundings.working_directory = folder / "cwd";

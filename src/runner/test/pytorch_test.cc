@@ -62,7 +62,7 @@ bool is_absent(const base::Result<Inventory>& inventory) {
 
 // Files of one base name, one of which kills whoever imports it.
 TEST(PyTorch, CollectsAroundADeadlyFileAndThroughOneName) {
-  TempFolder folder;
+  TemporaryFolder folder;
   for (const auto* name : {"suite/x", "suite/y"}) {
     std::filesystem::create_directories(folder / name);
   }
@@ -86,7 +86,7 @@ TEST(PyTorch, CollectsAroundADeadlyFileAndThroughOneName) {
 }
 
 TEST(PyTorch, CollectsAndRunsOnTheCpu) {
-  TempFolder folder;
+  TemporaryFolder folder;
   std::filesystem::create_directories(folder / "suite");
   std::ofstream{folder / "suite/test_real.py"} << k_tests;
   const auto setup = real_probe(folder / "suite", {"test_real.py"});

@@ -25,7 +25,7 @@ std::string attribute(pugi::xml_node node, const char* name) {
 
 class RunTest : public testing::Test {
  protected:
-  TempFolder folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<store::Store> store_;
 
   void SetUp() override {

@@ -15,7 +15,7 @@ Result<void> two_inserts(Tx& tx) {
 }
 
 TEST(FaultyStore, FailsEachCallInTurnAndLeavesTheInnerStoreRolledBack) {
-  TempDir dir;
+  base::TemporaryFolder dir;
   auto inner = open(dir / "store.db");
   ASSERT_OK(inner);
   ASSERT_OK(write_one(**inner, "CREATE TABLE v (a BIGINT)"));
@@ -37,7 +37,7 @@ TEST(FaultyStore, FailsEachCallInTurnAndLeavesTheInnerStoreRolledBack) {
 }
 
 TEST(FaultyStore, AFailedCallThatTheBodyHidesStillRollsBack) {
-  TempDir dir;
+  base::TemporaryFolder dir;
   auto inner = open(dir / "store.db");
   ASSERT_OK(inner);
   ASSERT_OK(write_one(**inner, "CREATE TABLE v (a BIGINT)"));

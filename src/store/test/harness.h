@@ -10,6 +10,7 @@
 
 #include "crosscheck/store/faulty_store.h"
 #include "crosscheck/store/store.h"
+#include "crosscheck/test/temporary_folder.h"
 #include "postgres_fixture.h"
 
 #define ASSERT_OK(expression) ASSERT_TRUE(is_ok(expression))
@@ -30,23 +31,6 @@ template <class T>
   if (result.error().fault == fault) return ::testing::AssertionSuccess();
   return is_ok(result);
 }
-
-class TempDir {
- public:
-  TempDir() {
-    std::string name = std::filesystem::temp_directory_path() / "crosscheck-store.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
-    path_ = name;
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string operator/(const std::string& name) const { return path_ / name; }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Where a test's stores come from: an engine and an empty database.
 struct Backend {
@@ -71,7 +55,7 @@ inline const std::vector<Backend>& backends() {
 class StoreTest : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    url_ = GetParam().engine == Engine::sqlite ? dir_ / "store.db"
+    url_ = GetParam().engine == Engine::sqlite ? (dir_ / "store.db").string()
                                                : Postgres::shared().make_database();
     auto opened = open(url_);
     ASSERT_OK(opened);
@@ -100,7 +84,7 @@ class StoreTest : public ::testing::TestWithParam<Backend> {
   }
 
  private:
-  TempDir dir_;
+  base::TemporaryFolder dir_;
   std::string url_;
   std::unique_ptr<Store> inner_;
   std::unique_ptr<FaultyStore> faulty_;

@@ -79,7 +79,7 @@ class Migrate : public ::testing::TestWithParam<Backend> {
   }
 
  private:
-  TempDir dir_;
+  base::TemporaryFolder dir_;
   int stores_ = 0;
 };
 INSTANTIATE_TEST_SUITE_P(Engines, Migrate,

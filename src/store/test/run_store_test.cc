@@ -225,7 +225,7 @@ TEST_P(RunStore, TenThousandResultsTakeFewCalls) {
 
 // Whatever call fails, the store is as before or as after.
 TEST(RunStoreFaults, AFailingImportLeavesNothing) {
-  TempDir dir;
+  base::TemporaryFolder dir;
   auto inner = open(dir / "store.db");
   ASSERT_OK(inner);
   const RunResults run = make_run("r1", 10);

@@ -130,7 +130,7 @@ class Sqlite : public ::testing::Test {
     return read_one(store, "SELECT COUNT(DISTINCT n) FROM v").value_or(-1);
   }
 
-  TempDir dir_;
+  base::TemporaryFolder dir_;
   const std::string path_ = dir_ / "store.db";
 };
 
@@ -403,7 +403,7 @@ TEST_F(Sqlite, SaysWhatIsNoDatabase) {
   const auto missing = open(dir_ / "missing.db", {.create = false});
   EXPECT_FAULT(missing, Fault::not_found);
   EXPECT_THAT(missing.error().remedy,
-              HasSubstr("crosscheck db migrate --db " + dir_ / "missing.db"));
+              HasSubstr("crosscheck db migrate --db " + (dir_ / "missing.db").string()));
   EXPECT_FAULT(open(dir_ / "missing.db", {.read_only = true}), Fault::not_found);
   EXPECT_FALSE(std::filesystem::exists(dir_ / "missing.db"));
 }

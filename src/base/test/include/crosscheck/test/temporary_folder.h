@@ -9,7 +9,7 @@
 
 namespace crosscheck::base {
 
-// Removed with everything in it.
+// A fresh folder for one test; removed with everything in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -24,6 +24,9 @@ class TemporaryFolder {
     std::filesystem::remove_all(path_, ignored);
   }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
+    return path_ / name;
+  }
 
  private:
   std::filesystem::path path_;
