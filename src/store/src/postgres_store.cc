@@ -278,6 +278,7 @@ class PostgresTx final : public ScriptTx {
       if (auto ok = check_parameters(parameters); !ok) return tl::unexpected(ok.error());
       const pqxx::result result = connection_.run(transaction_, sql, parameters);
       std::vector<pqxx::oid> types;
+      types.reserve(static_cast<std::size_t>(result.columns()));
       for (pqxx::row_size_type i = 0; i < result.columns(); ++i) {
         types.push_back(result.column_type(i));
       }
