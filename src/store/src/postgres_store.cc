@@ -29,19 +29,22 @@
 #include "crosscheck/base/threads.h"
 #include "engines.h"
 #include "pool.h"
+#include "write_queue.h"
 
 // libpqxx 6 deprecates what its successor lacks. Two such things are needed here: to forbid that it
 // reconnects by itself (it would lose a transaction's fate), and parameters of mixed types.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// Threads: callers run their bodies themselves on pooled connections; one listens for NOTIFY.
-// Locks: a pool's and the channels'. None is held while another is taken, nor while SQL runs.
+// Threads: callers run the bodies of reads themselves on pooled connections; one runs those of
+// writes; one tells and one listens for NOTIFY.
+// Locks: a pool's, the queue's and the channels'. None is held while another is taken, nor while
+// SQL runs.
 //
-// Isolation: writes are SERIALIZABLE, so that a body may decide by what it read, as it may on
-// SQLite, and need not know which rows or gaps to lock; losers are run again. With 8 writers
-// contending for the same rows, a body ran 1.7 times and 1,100 transactions a second got through,
-// against 3,200 in READ COMMITTED; a single writer loses a fifth. Reads are REPEATABLE READ: a
-// snapshot that need not wait or be run again.
+// Isolation: one transaction writes at a time in the whole database, under an advisory lock that
+// all processes take first, as SQLite has it. So a body may decide by what it read and need not
+// know which rows or gaps to lock, nothing is undone by others, and the bodies that wait meanwhile
+// share the next commit. In SERIALIZABLE, 8 writers undid 1.8 attempts a commit among themselves.
+// Reads are REPEATABLE READ: a snapshot that need not wait or be run again.
 namespace crosscheck::store {
 namespace {
 
@@ -53,21 +56,23 @@ using Body = std::function<Result<void>(Tx&)>;
 using SteadyTime = std::chrono::steady_clock::time_point;
 using NameSet = std::set<std::string, std::less<>>;
 
-constexpr std::size_t k_writers = 8;
 constexpr std::size_t k_cached_statements = 256;
-// How often a body is run when others' writes or dead-locks undo it, and when
-// its connection breaks.
-constexpr int k_serialization_attempts = 40;
+// How often a body is run when a dead-lock with another program undoes it, and when its connection
+// breaks.
+constexpr int k_undone_attempts = 10;
 constexpr int k_connection_attempts = 4;
+// For how many groups each body gets a savepoint after one in which a body failed.
+constexpr int k_wary_groups = 16;
 // The one channel listened to; the payload names ours.
 constexpr const char* k_channel = "crosscheck";
 // Any number that other users of the database are unlikely to lock.
-constexpr const char* k_migration_lock = "SELECT pg_advisory_xact_lock(4919131752989213764)";
+constexpr const char* k_write_lock = "SELECT pg_advisory_xact_lock(4919131752989213764)";
 
-enum class Retry : std::uint8_t { no, serialization, connection };
+enum class Retry : std::uint8_t { no, undone, connection };
 struct Failure {
   Error error;
   Retry retry = Retry::no;
+  bool in_doubt = false;  // the transaction may have been committed
 };
 
 // libpq's message without its severity, and without the lines after the first: those show values.
@@ -85,7 +90,7 @@ Failure failure_of_sqlstate(std::string_view state, const std::string& message,
   const std::string reason = "PostgreSQL: " + message;
   if (state == "40001" || state == "40P01") {
     return {{Fault::busy, "other writes kept undoing this one (" + message + ")", "try again"},
-            Retry::serialization};
+            Retry::undone};
   }
   if (state == "55P03" || state == "57014") {
     return {{Fault::busy, reason + ": locked by another client for too long",
@@ -148,6 +153,12 @@ std::string with_defaults(std::string url) {
   return url;
 }
 
+// As a time-out's setting, where 0 would mean none.
+std::string milliseconds(base::Duration time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  return std::to_string(std::max<std::int64_t>(ms, 1));
+}
+
 // One session with its prepared statements. Used by one thread at a time.
 class Connection {
  public:
@@ -155,9 +166,10 @@ class Connection {
                                                                 base::Duration lock_timeout) {
     try {
       auto connection = std::make_unique<Connection>(with_defaults(url));
-      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(lock_timeout).count();
-      connection->pq_.set_variable("lock_timeout", std::to_string(std::max<std::int64_t>(ms, 1)));
+      connection->pq_.set_variable("lock_timeout", milliseconds(lock_timeout));
       connection->pq_.set_variable("bytea_output", "hex");
+      // Takes 30 ms where statements take less than one.
+      connection->pq_.set_variable("jit", "off");
       return connection;
     } catch (const std::exception& exception) {
       // libpq's message would show the piece of a password that it took for a host or port.
@@ -343,30 +355,60 @@ class PostgresTx final : public ScriptTx {
   NameSet channels_;
 };
 
-// One transaction of the given kind, once. `channels` gets what is to be notified of the commit.
-template <class Transaction>
-std::optional<Failure> run_once(Connection& connection, const Body& body, NameSet& channels) {
+// One transaction of the given kind, once. `work(transaction)` says why not to commit it.
+template <class Transaction, class F>
+std::optional<Failure> run_once(Connection& connection, F work) {
   try {
     Transaction transaction{connection.pq()};
-    PostgresTx tx{connection, transaction};
-    if (auto failed = tx.run(body)) return failed;  // leaving rolls back
+    if (std::optional<Failure> failed = work(transaction)) return failed;  // leaving rolls back
     transaction.commit();
-    channels = tx.channels();
     return std::nullopt;
   } catch (const pqxx::in_doubt_error&) {
-    return Failure{
-        {Fault::unavailable,
-         "the connection to PostgreSQL was lost while committing: whether the change was "
-         "made is unknown",
-         "look at the database server, then at whether the change is there"}};
+    return Failure{.error = {Fault::unavailable,
+                             "the connection to PostgreSQL was lost while committing: whether the "
+                             "change was made is unknown",
+                             "look at the database server, then at whether the change is there"},
+                   .in_doubt = true};
   } catch (const std::exception& exception) {
     return failure_of(exception, connection.is_open(), "BEGIN or COMMIT");
   }
 }
 
-using Write = pqxx::transaction<pqxx::serializable, pqxx::read_write>;
+using Write = pqxx::transaction<pqxx::read_committed, pqxx::read_write>;
 using Read = pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>;
-using Migrate = pqxx::transaction<pqxx::read_committed, pqxx::read_write>;
+
+// Whether to try again, and when: for one transaction.
+class Patience {
+ public:
+  explicit Patience(base::Duration limit) : deadline_{std::chrono::steady_clock::now() + limit} {}
+
+  // Waits before it says yes; the first time it does so at once.
+  [[nodiscard]] bool again(const Failure& failure) {
+    if (std::chrono::steady_clock::now() >= deadline_) return false;
+    if (failure.retry == Retry::undone && ++undone_ < k_undone_attempts) {
+      pause(std::min(500 << undone_, 50'000) * (undone_ > 1 ? 1 : 0));
+      return true;
+    }
+    if (failure.retry == Retry::connection && ++broken_ < k_connection_attempts) {
+      pause(broken_ > 1 ? 100'000 * broken_ : 0);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  // Random, so that those who undid each other do not meet again.
+  static void pause(int limit_us) {
+    if (limit_us == 0) return;
+    thread_local std::minstd_rand random{std::random_device{}()};
+    std::this_thread::sleep_for(
+        std::chrono::microseconds{std::uniform_int_distribution<int>{0, limit_us}(random)});
+  }
+
+  const SteadyTime deadline_;
+  int undone_ = 0;
+  int broken_ = 0;
+};
 
 // Tells other processes what was committed here, on a connection of its own, once for what came in
 // meanwhile. A NOTIFY inside the transaction would let one transaction at a time commit in the
@@ -549,16 +591,22 @@ class PostgresStore final : public Store {
   PostgresStore(std::string url, const OpenOptions& options)
       : url_{std::move(url)},
         options_{options},
-        writers_{k_writers, options.busy_timeout, [this] { return connect_writer(); }},
         readers_{options.readers, options.busy_timeout, [this] { return connect(); }},
         notifier_{url_},
         listener_{url_, channels_, notifier_} {}
+
+  ~PostgresStore() override {
+    if (!writer_.joinable()) return;
+    queue_.close();
+    writer_.join();
+  }
 
   Result<void> open(std::span<const Migration> known) {
     auto ready = prepare_schema(*this, options_, url_, known,
                                 [this](const auto& body) { return exclusively(body); });
     if (!ready || options_.read_only) return ready;
     notifier_.start();
+    writer_ = base::start_thread([this] { write_loop(); });
     return listener_.start();
   }
 
@@ -567,13 +615,29 @@ class PostgresStore final : public Store {
     if (options_.read_only) {
       return fail(Fault::read_only, redact(url_) + " was opened for reading only");
     }
-    return retried<Write>(writers_, [&](Tx& tx) {
-      const InsideWrite inside;
-      return body(tx);
-    });
+    return queue_.run(body, options_.busy_timeout);
   }
 
-  Result<void> read(const Body& body) override { return retried<Read>(readers_, body); }
+  Result<void> read(const Body& body) override {
+    Patience patience{options_.busy_timeout};
+    while (true) {
+      std::optional<Failure> failed;
+      if (auto lease = readers_.take()) {
+        failed = run_once<Read>(**lease, [&](pqxx::transaction_base& transaction) {
+          return PostgresTx{**lease, transaction}.run(body);
+        });
+        if (!(*lease)->is_open() || (*lease)->is_worn()) lease->discard();
+        if (failed && failed->retry == Retry::connection) {
+          lease->discard();
+          readers_.clear();
+        }
+      } else {
+        failed = no_connection(lease.error());
+      }
+      if (!failed) return {};
+      if (!patience.again(*failed)) return tl::unexpected(std::move(failed->error));
+    }
+  }
 
   bool wait_for(std::string_view channel, base::Duration timeout) override {
     return channels_.wait_for(channel, timeout);
@@ -582,95 +646,154 @@ class PostgresStore final : public Store {
   Engine engine() const override { return Engine::postgresql; }
 
  private:
+  using Job = WriteQueue::Job;
+  using Group = WriteQueue::Group;
+
+  // One run of a group's transaction.
+  struct Round {
+    NameSet channels;     // to be notified of the commit
+    Group undone;         // jobs to be run again, each alone
+    bool spoilt = false;  // a body failed where the others have no savepoint to go back to
+  };
+
   Result<std::unique_ptr<Connection>> connect() {
     return Connection::open(url_, options_.busy_timeout);
   }
 
-  // A serializable transaction that read a table from end to end is undone by every other one that
-  // writes to it: where an index leads to the rows, it is used, however small the table is.
+  // Statements are planned while tables may still be empty: where an index leads to the rows, it is
+  // used. A process that stops inside a transaction must not keep all others waiting.
   Result<std::unique_ptr<Connection>> connect_writer() {
     auto connection = connect();
     if (!connection) return connection;
     try {
-      (*connection)->pq().set_variable("enable_seqscan", "off");
+      auto& pq = (*connection)->pq();
+      pq.set_variable("enable_seqscan", "off");
+      pq.set_variable("idle_in_transaction_session_timeout", milliseconds(options_.busy_timeout));
       return connection;
     } catch (const std::exception& exception) {
       return tl::unexpected(failure_of(exception, (*connection)->is_open(), "SET").error);
     }
   }
 
-  // Runs `body` until it commits, fails for a reason of its own, or has been undone too often.
-  template <class Transaction>
-  Result<void> retried(Pool<Connection>& pool, const Body& body) {
-    const SteadyTime deadline = std::chrono::steady_clock::now() + options_.busy_timeout;
-    int undone = 0;
-    int broken = 0;
-    NameSet channels;
+  static Failure no_connection(const Error& error) {
+    return {error, error.fault == Fault::unavailable ? Retry::connection : Retry::no};
+  }
+
+  // One transaction under the lock of all writers.
+  template <class F>
+  std::optional<Failure> write_once(F work) {
+    if (!writing_) {
+      auto connection = connect_writer();
+      if (!connection) return no_connection(connection.error());
+      writing_ = std::move(*connection);
+    }
+    auto failed = run_once<Write>(*writing_, [&](pqxx::transaction_base& transaction) {
+      transaction.exec(k_write_lock);
+      return work(transaction);
+    });
+    if (!writing_->is_open() || writing_->is_worn() ||
+        (failed && failed->retry == Retry::connection)) {
+      writing_.reset();
+    }
+    return failed;
+  }
+
+  void write_loop() {
     while (true) {
-      std::optional<Failure> failed;
-      if (auto lease = pool.take()) {
-        failed = run_once<Transaction>(**lease, body, channels);
-        if (!(*lease)->is_open() || (*lease)->is_worn()) lease->discard();
-        if (failed && failed->retry == Retry::connection) {
-          lease->discard();
-          pool.clear();
-        }
-      } else {
-        const Fault fault = lease.error().fault;
-        failed =
-            Failure{lease.error(), fault == Fault::unavailable ? Retry::connection : Retry::no};
-      }
-      if (!failed) {
-        for (const std::string& channel : channels) channels_.signal(channel);
-        if (!channels.empty()) notifier_.send(channels);
-        return {};
-      }
-      const bool again =
-          std::chrono::steady_clock::now() < deadline &&
-          ((failed->retry == Retry::serialization && ++undone < k_serialization_attempts) ||
-           (failed->retry == Retry::connection && ++broken < k_connection_attempts));
-      if (!again) return tl::unexpected(std::move(failed->error));
-      pause(undone, broken);
+      const Group group = queue_.take();
+      if (group.empty()) return;
+      settle(group);
     }
   }
 
-  // Random, so that those who undid each other do not meet again; the first retry comes at once.
-  static void pause(int undone, int broken) {
-    thread_local std::minstd_rand random{std::random_device{}()};
-    const int limit_us = std::min(500 << std::min(undone, 7), 50'000) * (undone > 1 ? 1 : 0) +
-                         (broken > 1 ? 100'000 * broken : 0);
-    if (limit_us == 0) return;
-    std::this_thread::sleep_for(
-        std::chrono::microseconds{std::uniform_int_distribution<int>{0, limit_us}(random)});
+  // Runs the group until it is committed or cannot be, and finishes its jobs.
+  void settle(const Group& group) {
+    Patience patience{options_.busy_timeout};
+    bool savepoints = group.size() > 1 && wary_ > 0;
+    wary_ = std::max(wary_ - 1, 0);
+    while (true) {
+      Round round;
+      const auto failed = run_group(group, savepoints, round);
+      if (!failed) {
+        for (const std::string& channel : round.channels) channels_.signal(channel);
+        if (!round.channels.empty()) notifier_.send(round.channels);
+        for (Job* job : group) {
+          if (!std::ranges::count(round.undone, job)) job->finish(std::move(job->result));
+        }
+        return settle_each(round.undone);
+      }
+      if (round.spoilt) {
+        savepoints = true;
+        wary_ = k_wary_groups;
+        continue;
+      }
+      if (failed->retry != Retry::connection && !failed->in_doubt && group.size() > 1) {
+        return settle_each(group);
+      }
+      if (patience.again(*failed)) continue;
+      for (Job* job : group) {
+        const bool said_no = failed->in_doubt && !job->result;
+        job->finish(said_no ? std::move(job->result) : tl::unexpected(failed->error));
+      }
+      return;
+    }
   }
 
-  // For migrations. READ COMMITTED, so that the statements after the lock see what its
-  // last holder did.
+  void settle_each(const Group& group) {
+    for (Job* job : group) settle({job});
+  }
+
+  std::optional<Failure> run_group(const Group& group, bool savepoints, Round& round) {
+    return write_once([&](pqxx::transaction_base& transaction) -> std::optional<Failure> {
+      for (Job* job : group) {
+        if (savepoints) {
+          transaction.exec(job == group.front() ? "SAVEPOINT job"
+                                                : "RELEASE SAVEPOINT job; SAVEPOINT job");
+        }
+        PostgresTx tx{*writing_, transaction};
+        std::optional<Failure> failed;
+        {
+          const InsideWrite inside;
+          failed = tx.run(*job->body);
+        }
+        if (!failed) {
+          job->result = {};
+          round.channels.insert(tx.channels().begin(), tx.channels().end());
+          continue;
+        }
+        if (failed->retry == Retry::connection || group.size() == 1) return failed;
+        if (!savepoints) {
+          round.spoilt = true;
+          return failed;
+        }
+        if (failed->retry == Retry::undone) round.undone.push_back(job);
+        job->result = tl::unexpected(std::move(failed->error));
+        transaction.exec("ROLLBACK TO SAVEPOINT job");
+      }
+      return std::nullopt;
+    });
+  }
+
+  // For migrations, before the writer thread exists.
   Result<void> exclusively(const std::function<Result<void>(ScriptTx&)>& body) {
-    auto lease = writers_.take();
-    if (!lease) return tl::unexpected(lease.error());
-    NameSet channels;
-    auto failed = run_once<Migrate>(
-        **lease,
-        [&](Tx& tx) -> Result<void> {
-          if (auto locked = tx.query(k_migration_lock); !locked) {
-            return tl::unexpected(locked.error());
-          }
-          return body(static_cast<ScriptTx&>(tx));
-        },
-        channels);
+    const auto failed = write_once([&](pqxx::transaction_base& transaction) {
+      return PostgresTx{*writing_, transaction}.run(
+          [&](Tx& tx) { return body(static_cast<ScriptTx&>(tx)); });
+    });
     if (!failed) return {};
-    lease->discard();
-    return tl::unexpected(std::move(failed->error));
+    return tl::unexpected(failed->error);
   }
 
   const std::string url_;
   const OpenOptions options_;
   Channels channels_;
-  Pool<Connection> writers_;
   Pool<Connection> readers_;
   Notifier notifier_;
   Listener listener_;
+  WriteQueue queue_;
+  std::unique_ptr<Connection> writing_;  // the writer thread's, once that runs
+  int wary_ = 0;                         // the writer thread's
+  std::thread writer_;
 };
 
 }  // namespace

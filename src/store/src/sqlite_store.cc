@@ -6,11 +6,8 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <future>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -23,6 +20,7 @@
 #include "engines.h"
 #include "placeholders.h"
 #include "pool.h"
+#include "write_queue.h"
 
 // Threads: callers of `write` queue a job and wait; the writer thread owns the write connection,
 // runs the jobs' bodies and commits. Callers of `read` run their bodies themselves on a pooled
@@ -40,8 +38,6 @@ using base::Result;
 using Body = std::function<Result<void>(Tx&)>;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// A group is bounded so that its first job's caller does not wait for many others' bodies.
-constexpr std::size_t k_group = 64;
 constexpr std::size_t k_cached_statements = 256;
 // Pages in the WAL at which the writer checkpoints when it has nothing else to do, and at which it
 // does so in any case (32 MB).
@@ -343,11 +339,7 @@ class SqliteStore final : public Store {
 
   ~SqliteStore() override {
     if (!writer_.joinable()) return;
-    {
-      const std::lock_guard lock{mutex_};
-      stopping_ = true;
-    }
-    queued_.notify_one();
+    queue_.close();
     writer_.join();
   }
 
@@ -367,14 +359,7 @@ class SqliteStore final : public Store {
     if (options_.read_only) {
       return tl::unexpected(io_error(Fault::read_only, path_, "it was opened for reading only"));
     }
-    Job job{&body, std::chrono::steady_clock::now() + options_.busy_timeout, {}, {}};
-    auto result = job.promise.get_future();
-    {
-      const std::lock_guard lock{mutex_};
-      jobs_.push_back(&job);
-    }
-    queued_.notify_one();
-    return result.get();
+    return queue_.run(body, options_.busy_timeout);
   }
 
   Result<void> read(const Body& body) override {
@@ -398,15 +383,8 @@ class SqliteStore final : public Store {
   Engine engine() const override { return Engine::sqlite; }
 
  private:
-  // Lives on its caller's stack until `promise` is fulfilled.
-  struct Job {
-    const Body* body;
-    SteadyTime deadline;  // for the lock of another process
-    Result<void> result;
-    std::promise<Result<void>> promise;
-    void finish(Result<void> how) { promise.set_value(std::move(how)); }
-  };
-  using Group = std::vector<Job*>;
+  using Job = WriteQueue::Job;
+  using Group = WriteQueue::Group;
 
   Result<void> open_writer() {
     try {
@@ -534,15 +512,8 @@ class SqliteStore final : public Store {
 
   void write_loop() {
     while (true) {
-      Group group;
-      {
-        std::unique_lock lock{mutex_};
-        queued_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
-        if (jobs_.empty()) return;
-        const std::size_t size = std::min(jobs_.size(), k_group);
-        group.assign(jobs_.begin(), jobs_.begin() + static_cast<std::ptrdiff_t>(size));
-        jobs_.erase(jobs_.begin(), jobs_.begin() + static_cast<std::ptrdiff_t>(size));
-      }
+      Group group = queue_.take();
+      if (group.empty()) return;
       if (begin(group)) commit(group);
       maybe_checkpoint();
     }
@@ -628,10 +599,7 @@ class SqliteStore final : public Store {
   // log has grown long.
   void maybe_checkpoint() {
     if (wal_pages_ < k_checkpoint_idle + checkpoint_backoff_) return;
-    if (wal_pages_ < k_checkpoint_always + checkpoint_backoff_) {
-      const std::lock_guard lock{mutex_};
-      if (!jobs_.empty()) return;
-    }
+    if (wal_pages_ < k_checkpoint_always + checkpoint_backoff_ && !queue_.is_empty()) return;
     int in_log = 0;
     int moved = 0;
     const int code = sqlite3_wal_checkpoint_v2(writing_->handle(), nullptr,
@@ -657,11 +625,7 @@ class SqliteStore final : public Store {
   Pool<Connection> readers_;             // closed before `writing_`, which then checkpoints
   int wal_pages_ = 0;                    // the writer thread's
   int checkpoint_backoff_ = 0;           // the writer thread's
-
-  std::mutex mutex_;
-  std::condition_variable queued_;
-  std::deque<Job*> jobs_;  // guarded by mutex_
-  bool stopping_ = false;  // guarded by mutex_
+  WriteQueue queue_;
   std::thread writer_;
 };
 

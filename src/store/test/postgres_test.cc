@@ -1,4 +1,6 @@
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "harness.h"
 
@@ -25,18 +27,11 @@ class PostgresFaults : public ::testing::Test {
     ASSERT_OK(write_one(*store_, "CREATE TABLE v (n BIGINT PRIMARY KEY)"));
   }
   std::int64_t count() { return read_one(*store_, "SELECT COUNT(*) FROM v").value_or(-1); }
-  // From a connection of another program's kind.
-  void execute_elsewhere(const std::string& sql) {
-    auto other = open(url_, {.check_schema = false});
+  // As another program would: a write here would wait for the one that this is called from.
+  void kill_others() {
+    auto other = open(url_, {.check_schema = false, .read_only = true});
     ASSERT_OK(other);
-    EXPECT_OK(read_or_write(**other, sql));
-  }
-  static Result<void> read_or_write(Store& store, const std::string& sql) {
-    return store.write([&](Tx& tx) -> Result<void> {
-      auto rows = tx.query(sql);
-      if (!rows) return tl::unexpected(rows.error());
-      return {};
-    });
+    ASSERT_OK((*other)->read_value([](Tx& tx) { return tx.query(k_kill_others); }));
   }
   static constexpr const char* k_kill_others =
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -70,7 +65,7 @@ TEST_F(PostgresFaults, AConnectionLostInABodyRunsItAgain) {
   EXPECT_OK(store_->write([&](Tx& tx) -> Result<void> {
     auto done = tx.execute("INSERT INTO v VALUES (1)");
     if (!done) return tl::unexpected(done.error());
-    if (++runs == 1) std::thread{[&] { execute_elsewhere(k_kill_others); }}.join();
+    if (++runs == 1) std::thread{[&] { kill_others(); }}.join();
     done = tx.execute("INSERT INTO v VALUES (2)");
     if (!done) return tl::unexpected(done.error());
     return {};
@@ -97,6 +92,87 @@ TEST_F(PostgresFaults, AConnectionLostInACommitIsNeverRetried) {
   EXPECT_THAT(result.error().message, HasSubstr("unknown"));
   EXPECT_EQ(runs, 1);
   EXPECT_OK(write_one(*store_, "INSERT INTO v VALUES (14)"));
+}
+
+// As the test above, with neighbours in the same transaction.
+TEST_F(PostgresFaults, AGroupLostInItsCommitIsNeverRetried) {
+  ASSERT_OK(write_one(*store_,
+                      "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS "
+                      "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'"));
+  ASSERT_OK(write_one(*store_,
+                      "CREATE CONSTRAINT TRIGGER dies AFTER INSERT ON v DEFERRABLE INITIALLY "
+                      "DEFERRED FOR EACH ROW WHEN (NEW.n = 13) EXECUTE FUNCTION die()"));
+  std::atomic<int> waiting{0};
+  std::atomic<int> runs{0};
+  std::vector<std::thread> threads;
+  const auto in_thread = [&](int n, Fault fault) {
+    threads.emplace_back([&, n, fault] {
+      ++waiting;
+      EXPECT_FAULT(store_->write([&](Tx& tx) -> Result<void> {
+        if (fault == Fault::forbidden) return base::fail(fault, "no");
+        runs += n == 13 ? 1 : 0;
+        auto done = tx.execute("INSERT INTO v VALUES ($1)", {n});
+        if (!done) return tl::unexpected(done.error());
+        return {};
+      }),
+                   fault);
+    });
+  };
+  ASSERT_OK(store_->write([&](Tx&) -> Result<void> {
+    // They wait for this transaction, and then share the next.
+    in_thread(12, Fault::unavailable);
+    in_thread(13, Fault::unavailable);
+    in_thread(14, Fault::forbidden);
+    while (waiting < 3) std::this_thread::yield();
+    return {};
+  }));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(runs, 2);  // once more where the one that refuses had spoilt the first run
+  EXPECT_EQ(count(), 0);
+}
+
+TEST_F(PostgresFaults, SeveralProcessesWriteInTurnAndUndoNothing) {
+  auto other = open(url_);
+  ASSERT_OK(other);
+  ASSERT_OK(write_one(*store_, "INSERT INTO v VALUES (0)"));
+  constexpr int k_threads = 4;
+  constexpr int k_rounds = 50;
+  std::atomic<int> runs{0};
+  std::vector<std::thread> threads;
+  for (Store* store : {store_.get(), other->get()}) {
+    for (int i = 0; i < k_threads; ++i) {
+      threads.emplace_back([&, store] {
+        for (int round = 0; round < k_rounds; ++round) {
+          EXPECT_OK(store->write([&](Tx& tx) -> Result<void> {
+            ++runs;
+            auto rows = tx.query("SELECT n FROM v");
+            if (!rows) return tl::unexpected(rows.error());
+            auto done = tx.execute("UPDATE v SET n = $1", {rows->front().integer(0) + 1});
+            if (!done) return tl::unexpected(done.error());
+            return {};
+          }));
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(read_one(*store_, "SELECT n FROM v"), 2 * k_threads * k_rounds);
+  EXPECT_EQ(runs, 2 * k_threads * k_rounds);
+}
+
+TEST_F(PostgresFaults, AProcessThatStopsInsideATransactionIsCutOff) {
+  auto stopping = open(url_, {.busy_timeout = milliseconds{100}});
+  ASSERT_OK(stopping);
+  const auto stopped = (*stopping)->write([&](Tx& tx) -> Result<void> {
+    auto done = tx.execute("INSERT INTO v VALUES (1)");
+    if (!done) return tl::unexpected(done.error());
+    // Comes to pass only when this transaction is ended from outside.
+    std::thread{[&] { EXPECT_OK(write_one(*store_, "INSERT INTO v VALUES (2)")); }}.join();
+    return {};
+  });
+  EXPECT_FAULT(stopped, Fault::unavailable);
+  EXPECT_OK(write_one(**stopping, "INSERT INTO v VALUES (3)"));
+  EXPECT_EQ(count(), 2);
 }
 
 TEST_F(PostgresFaults, ALockHeldTooLongIsBusy) {
@@ -152,7 +228,9 @@ TEST_F(PostgresFaults, AStalePlanIsMadeAgain) {
     return store_->read_value([](Tx& tx) { return tx.query("SELECT * FROM v"); });
   };
   ASSERT_OK(read());
-  execute_elsewhere("ALTER TABLE v ADD COLUMN t TEXT");
+  auto other = open(url_);
+  ASSERT_OK(other);
+  ASSERT_OK(write_one(**other, "ALTER TABLE v ADD COLUMN t TEXT"));
   EXPECT_OK(read());
 }
 

@@ -105,11 +105,12 @@ class Store {
   virtual ~Store() = default;
 
   // Runs `body` in a transaction that is durable when this returns a value; rolled back whole when
-  // `body` returns an error or throws. Serialization failures and dead-locks are tried again (so
-  // `body` may run more than once and must have no effect but through `tx`); a lost connection
-  // while committing is never retried: it is `unavailable` and says that the outcome is unknown.
-  // SQLite: one thread owns all writes; waiting ones share a commit (and its fsync), each inside a
-  // savepoint of its own. So `body` should be short, and must not call `write` itself (`internal`).
+  // `body` returns an error or throws. What another's failure or a lost connection undid is tried
+  // again (so `body` may run more than once and must have no effect but through `tx`); a connection
+  // lost while committing is never retried: it is `unavailable` and says that the outcome is
+  // unknown. One thread runs all bodies, one transaction writes at a time among all processes on
+  // the store, and bodies that wait share a commit (and its fsync), none seeing what one that fails
+  // did. So `body` should be short, and must not call `write` itself (`internal`).
   [[nodiscard]] virtual base::Result<void> write(
       const std::function<base::Result<void>(Tx&)>& body) = 0;
 
