@@ -27,6 +27,7 @@
 #include "crosscheck/relay/local_target.h"
 #include "crosscheck/relay/path_filter.h"
 #include "crosscheck/relay/relay.h"
+#include "crosscheck/store/access.h"
 #include "settings.h"
 
 namespace crosscheck::cli {
@@ -116,11 +117,13 @@ std::string url_of(const Settings& settings, const std::string& host, std::uint1
 class App {
  public:
   App(store::Store& store, const base::Clock& clock, relay::AllowlistFile& allowlist,
-      std::unique_ptr<net::Client> client, Settings settings, std::string url)
+      std::unique_ptr<net::Client> client, Settings settings, std::string settings_digest,
+      std::string url)
       : store_{store},
         clock_{clock},
         allowlist_{allowlist},
         settings_{std::move(settings)},
+        settings_digest_{std::move(settings_digest)},
         url_{std::move(url)},
         client_{std::move(client)} {}
 
@@ -200,7 +203,8 @@ class App {
         store_, hud::HudOptions{.clock = clock_,
                                 .upstream_repo = settings_.upstream_repo,
                                 .upstream_url = local ? "" : "https://github.com",
-                                .version = CROSSCHECK_VERSION});
+                                .version = CROSSCHECK_VERSION,
+                                .live = [this] { return live(); }});
     relay_->start();
     return {};
   }
@@ -220,6 +224,24 @@ class App {
                   {"error", "not_found"},
                   {"detail", "no such address: " + base::to_utf8(request.path, 200)}});
     return hud_->not_found(request);
+  }
+
+  // What /ops shows of this process.
+  hud::Live live() {
+    const auto health = relay_->dispatcher_health();
+    const auto list = allowlist_.status();
+    hud::Live live;
+    live.started_at = started_at_;
+    live.settings_digest = settings_digest_;
+    live.sender = {health.running, health.last_step, health.error, relay_->sending()};
+    live.allowlist = {settings_.allowlist, list.digest,
+                      list.loaded ? std::optional{list.loaded_at} : std::nullopt, list.error};
+    for (auto& r : relay_->refusals())
+      live.refusals.push_back({r.kind, r.reason, r.count, r.last_at, r.last_detail});
+    if (app_)
+      for (auto& b : app_->budgets())
+        live.budgets.push_back({b.account, b.resource, b.limit, b.remaining, b.resets_at});
+    return live;
   }
 
   void stop() {
@@ -266,7 +288,9 @@ class App {
   const base::Clock& clock_;
   relay::AllowlistFile& allowlist_;
   const Settings settings_;
+  const std::string settings_digest_;
   const std::string url_;
+  const base::Time started_at_ = clock_.now();
   std::optional<relay::LocalIssuer> issuer_;
   std::unique_ptr<github::OidcVerifier> verifier_;
   std::unique_ptr<relay::ProvidersFile> providers_;
@@ -279,6 +303,20 @@ class App {
   // Goes first: requests still open end with it, and speak to the parts above.
   std::unique_ptr<net::Client> client_;
 };
+
+// Who may open the file may change things: the token of a server that one person runs.
+Result<void> keep_admin_token(store::Store& store, const base::Clock& clock,
+                              const Settings& settings) {
+  const auto file = std::filesystem::path{settings.state_dir} / "admin-token";
+  const auto token = relay::keep_secret(file, 32);
+  if (!token) return tl::unexpected(token.error());
+  auto adopted = store.write([&](store::Tx& tx) {
+    return store::adopt_token(tx, *token, "local-admin", store::Role::admin, clock.now());
+  });
+  if (!adopted) return adopted;
+  log::info("admin_token", {{"file", file.string()}});
+  return {};
+}
 
 Result<LoadedSettings> read_settings(const Globals& globals, const Options& options) {
   std::vector<Flag> flags;
@@ -326,6 +364,9 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   const base::SystemClock clock;
   const auto store = store::open(settings.db);
   if (!store) return tl::unexpected(store.error());
+  if (options.local)
+    if (auto made = keep_admin_token(**store, clock, settings); !made)
+      return tl::unexpected(made.error());
   relay::AllowlistFile allowlist{
       relay::file_source(settings.allowlist, "the allowlist", relay::k_allowlist_limit), **store,
       clock};
@@ -352,7 +393,8 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   net::Client::Options client_options;
   // Where GitHub is spoken to in HTTP/1.1, a dispatch in progress holds a connection.
   client_options.max_connections_per_host = settings.max_dispatch_workers;
-  App app{**store, clock, allowlist, net::Client::create(client_options), settings, url};
+  App app{**store,          clock, allowlist, net::Client::create(client_options), settings,
+          loaded->digest(), url};
   if (auto opened = app.open(options.local, issuers_given); !opened) {
     promise.set_value(nullptr);
     (*server)->stop(std::chrono::milliseconds{0});

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 
+#include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/nearest.h"
@@ -369,6 +370,12 @@ std::vector<OidcIssuer> default_issuers() {
 bool LoadedSettings::is_given(std::string_view name) const {
   const auto found = std::ranges::find(shown, name, &ShownSetting::name);
   return found != shown.end() && found->origin != "default";
+}
+
+std::string LoadedSettings::digest() const {
+  std::string all;
+  for (const ShownSetting& s : shown) all += s.name + '\0' + s.value + '\0';
+  return base::sha256_hex(all);
 }
 
 Environment process_environment() {

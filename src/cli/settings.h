@@ -62,6 +62,8 @@ struct LoadedSettings {
   std::vector<std::string> unused;  // variables of PyTorch's relay that mean nothing here
 
   [[nodiscard]] bool is_given(std::string_view name) const;  // not the default
+  // Of every value as it is shown, secrets left out: equal where settings are.
+  [[nodiscard]] std::string digest() const;
 };
 
 using Environment = std::map<std::string, std::string, std::less<>>;

@@ -1,10 +1,8 @@
 // The pages in Debian's Chromium: they load, show the run with the JUnit file's counts, work without JavaScript, and
 // axe finds nothing in either theme.
-import axe from 'axe-core';
 import assert from 'node:assert/strict';
-import {existsSync} from 'node:fs';
 import {after, before, test} from 'node:test';
-import {chromium} from 'playwright-core';
+import {launch, objections} from './browser.mjs';
 import {
   endedJob,
   junitCountsOfTheRun,
@@ -21,13 +19,11 @@ const FAULTS = {
   operators: 'all',
   faults: {'aten::mm.out': 'wrong_value', 'aten::exp.out': 'raise'},
 };
-const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 const cleanUp = [];
 let browser, server, job, junit, number, head;
 
 before(async () => {
-  assert.ok(existsSync(executablePath), `${executablePath} does not exist: scripts/setup test`);
   const context = {after: (action) => cleanUp.unshift(action)};
   const folder = temporaryFolder(context);
   const {settings, env} = refdevSettings(folder, {select: SELECT, device: FAULTS});
@@ -39,18 +35,7 @@ before(async () => {
   const {delivery} = await send(server.url, {body: event, secret});
   job = await endedJob(server, number, delivery);
   junit = junitCountsOfTheRun(folder);
-  browser = await chromium.launch({
-    executablePath,
-    args: [
-      ...(process.getuid() === 0 ? ['--no-sandbox'] : []),
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  });
+  browser = await launch();
 });
 
 after(async () => {
@@ -65,6 +50,7 @@ const pages = () => ({
   commit: `/commit/${head.sha}`,
   job: job.page,
   'all tests of the job': `${job.page}?outcome=all`,
+  operations: '/ops',
   'what the numbers mean': '/help/metrics',
   'an unknown page': '/no/such/page',
 });
@@ -145,13 +131,8 @@ for (const colorScheme of ['light', 'dark']) {
   test(`axe finds nothing to object to, ${colorScheme}`, async () => {
     const found = [];
     for (const [name, path] of Object.entries(pages())) {
-      // axe itself is put into the page, which the pages' own policy forbids to scripts.
       const {page, close} = await open(path, {colorScheme, bypassCSP: true});
-      await page.evaluate(axe.source);
-      const {violations} = await page.evaluate(() => globalThis.axe.run());
-      found.push(
-        ...violations.map(({id, nodes}) => `${name}: ${id}: ${nodes.map(({html}) => html)}`),
-      );
+      found.push(...(await objections(page)).map((objection) => `${name}: ${objection}`));
       await close();
     }
     assert.deepEqual(found, []);

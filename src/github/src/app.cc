@@ -34,6 +34,8 @@ constexpr Duration k_token_margin = minutes{1};     // a token is not used so cl
 constexpr Duration k_secondary_wait = seconds{60};  // GitHub's advice where it names no time
 constexpr Duration k_longest_wait = hours{24};
 constexpr std::size_t k_shown = 300;  // of GitHub's message
+constexpr std::size_t k_resource_limit = 40;
+constexpr std::int64_t k_last_reset = 253'402'300'799;  // the end of the year 9999
 
 std::string_view to_string(AppCall call) {
   switch (call) {
@@ -192,6 +194,24 @@ struct App::State {
     if (found != tokens.end() && found->second.text == text) tokens.erase(found);
   }
 
+  // What GitHub says is left of the hour's calls, after each of its answers.
+  void note_budget(std::string account, const net::Response& response) {
+    const auto limit = number_header(response, "x-ratelimit-limit");
+    const auto remaining = number_header(response, "x-ratelimit-remaining");
+    const auto reset = number_header(response, "x-ratelimit-reset");
+    if (!limit || !remaining || !reset || *reset > k_last_reset) return;
+    std::string resource = base::to_utf8(
+        response.headers.get("x-ratelimit-resource").value_or("core"), k_resource_limit);
+    const std::lock_guard lock{mutex};
+    budgets.insert_or_assign({std::move(account), std::move(resource)},
+                             Left{*limit, *remaining, Time{seconds{*reset}}});
+  }
+  struct Left {
+    std::int64_t limit = 0;
+    std::int64_t remaining = 0;
+    Time resets_at{};
+  };
+
   Options options;
   const SigningKey key;
   net::Client& client;
@@ -201,6 +221,7 @@ struct App::State {
   std::map<std::int64_t, Token> tokens;
   std::string jwt_text;
   Time jwt_made_at{};
+  std::map<std::pair<std::string, std::string>, Left> budgets;  // by account and resource
 };
 
 // One request on its way through the calls that authorise it. Lives as long as a call is in
@@ -324,6 +345,8 @@ class App::Session : public std::enable_shared_from_this<Session> {
     state_->client.send(std::move(request), [self = shared_from_this(), which,
                                              then = std::move(then)](net::ClientResult result) {
       if (!result) return self->finish(judge(which, result.error()));
+      const bool as_app = which == AppCall::installation || which == AppCall::access_token;
+      self->state_->note_budget(as_app ? std::string{} : std::string{self->repo_.owner()}, *result);
       try {
         then(*result);
       } catch (const std::exception& e) {
@@ -379,6 +402,14 @@ void App::get(const RepoName& repo, std::string path, SteadyClock::time_point un
         done(base::fail(base::Fault::unavailable, std::move(answer.error().reason)));
       })
       ->begin();
+}
+
+std::vector<ApiBudget> App::budgets() const {
+  const std::lock_guard lock{state_->mutex};
+  std::vector<ApiBudget> all;
+  for (const auto& [key, left] : state_->budgets)
+    all.push_back({key.first, key.second, left.limit, left.remaining, left.resets_at});
+  return all;
 }
 
 }  // namespace crosscheck::github

@@ -16,6 +16,7 @@
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/store/store.h"
+#include "ops.h"
 #include "pages.h"
 #include "queries.h"
 #include "render.h"
@@ -65,7 +66,8 @@ Route route_of(std::string_view path) {
 }
 
 bool is_ours(const Route& route) {
-  static constexpr std::array k_first{"b", "pr", "commit", "job", "help", "assets", "badge", "go"};
+  static constexpr std::array k_first{"b",      "pr",    "commit", "job", "help",
+                                      "assets", "badge", "go",     "ops"};
   if (route.page_path == "/") return true;
   return !route.parts.empty() && std::ranges::find(k_first, route.parts.front()) != k_first.end();
 }
@@ -131,6 +133,12 @@ Page bad_query(std::string_view name, std::string_view expected) {
 }
 Page unknown(std::string what) {
   return error_page(404, std::move(what), "The fleet page lists what there is.");
+}
+
+// 0 or more.
+std::optional<std::int64_t> parse_number(const std::optional<std::string>& text) {
+  if (text == "0") return 0;
+  return text ? parse_positive(*text) : std::nullopt;
 }
 
 // Reads from a query what is there; the first thing that is not what it should be.
@@ -221,6 +229,7 @@ class Hud::Impl {
       return store_.read_value([&](store::Tx& tx) { return fleet(tx, context); });
     }
     if (route.page_path == "/help/metrics") return metrics_page();
+    if (route.page_path == "/ops") return ops(request, context);
     if (parts[0] == "b" && parts.size() == 3) {
       const auto repo = base::RepoName::parse(std::string{parts[1]} + '/' + std::string{parts[2]});
       if (!repo) return unknown("That is not a repository's name");
@@ -265,6 +274,20 @@ class Hud::Impl {
       });
     }
     return unknown("There is no such page");
+  }
+
+  Result<Page> ops(const Request& request, const PageContext& context) {
+    OpsNotice notice;
+    notice.armed = parse_number(request.parameter("armed"));
+    notice.left = parse_number(request.parameter("left")).value_or(0);
+    notice.refused = request.parameter("refused").value_or("");
+    std::optional<Live> live;
+    if (options_.live) live = options_.live();
+    return store_.read_value([&](store::Tx& tx) -> Result<Page> {
+      auto found = read_ops(tx, context.now);
+      if (!found) return tl::unexpected(found.error());
+      return ops_page(*found, live, notice, context);
+    });
   }
 
   static Result<Page> fleet(store::Tx& tx, const PageContext& context) {
@@ -363,6 +386,7 @@ class Hud::Impl {
         {"version", options_.version.empty() ? json::value(false) : json::value(options_.version)},
         {"is_fleet", page.name == "fleet"},
         {"is_metrics", page.name == "metrics"},
+        {"is_ops", page.name == "ops"},
         {"made",
          json::object{{"iso", base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(now))},
                       {"text", clock_text(now)}}},

@@ -42,13 +42,13 @@ void Headers::set(std::string name, std::string value) {
   add(std::move(name), std::move(value));
 }
 
-std::optional<std::string> Request::parameter(std::string_view name) const {
+std::optional<std::string> form_value(std::string_view form, std::string_view name) {
   const auto decode = [](std::string_view text) {
     std::string spaced{text};
     std::ranges::replace(spaced, '+', ' ');
     return percent_decode(spaced);
   };
-  std::string_view rest = query;
+  std::string_view rest = form;
   while (!rest.empty()) {
     const std::string_view pair = rest.substr(0, rest.find('&'));
     rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
@@ -57,6 +57,10 @@ std::optional<std::string> Request::parameter(std::string_view name) const {
     return decode(equals == std::string_view::npos ? std::string_view{} : pair.substr(equals + 1));
   }
   return std::nullopt;
+}
+
+std::optional<std::string> Request::parameter(std::string_view name) const {
+  return form_value(query, name);
 }
 
 Response Response::text(int status, std::string body) {

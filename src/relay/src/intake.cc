@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
+#include "arm_again.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/github/payload.h"
 #include "crosscheck/github/webhook.h"
 #include "crosscheck/relay/answer.h"
 #include "crosscheck/relay/dispatcher.h"
-#include "superseded.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -23,13 +23,8 @@ Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base:
   auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
   if (!rows) return tl::unexpected(rows.error());
   const std::int64_t id = rows->front().integer(0);
-  auto armed = tx.execute(
-      "UPDATE dispatches SET state = 'pending', uncertain = 0, not_before = $1, created_at = $1 "
-      "WHERE delivery = $2 AND state = 'dead' AND NOT " +
-          std::string{k_superseded},
-      {now, id});
+  const auto armed = arm_again(tx, "delivery = $1", id, now);
   if (!armed) return tl::unexpected(armed.error());
-  if (*armed > 0) tx.notify(k_dispatch_channel);
   return Accepted{id, true, *armed};
 }
 

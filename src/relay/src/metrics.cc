@@ -6,12 +6,15 @@
 #include <iterator>
 #include <optional>
 
+#include "crosscheck/base/json.h"
 #include "crosscheck/relay/outbox.h"
 
 namespace crosscheck::relay {
 namespace {
 
 using base::Result;
+
+constexpr std::size_t k_detail_limit = 300;  // bytes
 
 struct Outbox {
   std::map<std::string, std::int64_t, std::less<>> by_state;
@@ -42,6 +45,24 @@ void Metrics::count(std::string_view kind, int status) {
   ++requests_[{std::string{kind}, status}];
 }
 
+void Metrics::refused(std::string_view kind, std::string_view reason, std::string_view detail,
+                      base::Time now) {
+  const std::lock_guard lock{mutex_};
+  Refusals& r = refusals_[{std::string{kind}, std::string{reason}}];
+  r = {std::string{kind}, std::string{reason}, r.count + 1, now,
+       base::to_utf8(detail, k_detail_limit)};
+}
+
+std::vector<Refusals> Metrics::refusals() const {
+  std::vector<Refusals> all;
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& [key, refusals] : refusals_) all.push_back(refusals);
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &Refusals::count);
+  return all;
+}
+
 Result<std::string> Metrics::text(store::Store& store, base::Time now,
                                   std::string_view version) const {
   const auto outbox = read_outbox(store);
@@ -59,6 +80,11 @@ Result<std::string> Metrics::text(store::Store& store, base::Time now,
     const std::lock_guard lock{mutex_};
     for (const auto& [key, n] : requests_)
       add("crosscheck_requests_total{{kind=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
+    add("# HELP crosscheck_refusals_total Calls refused, by kind and reason.\n"
+        "# TYPE crosscheck_refusals_total counter\n");
+    for (const auto& [key, refusals] : refusals_)
+      add("crosscheck_refusals_total{{kind=\"{}\",reason=\"{}\"}} {}\n", key.first, key.second,
+          refusals.count);
   }
   add("# HELP crosscheck_dispatches Dispatches in the store, by state.\n"
       "# TYPE crosscheck_dispatches gauge\n");

@@ -35,6 +35,7 @@ Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allow
       intake_{store, allowlist, clock, options_.intake},
       callback_{store, allowlist, clock, options_.verify_token, limiter_},
       results_{store, allowlist, clock, options_.verify_token, limiter_},
+      admin_{store, clock},
       dispatcher_{store, clock, target, options_.dispatcher} {}
 
 Relay::~Relay() { stop(base::Duration{0}); }
@@ -51,9 +52,11 @@ std::optional<net::Response> Relay::handle(const net::Request& request) {
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const auto answered = [&](std::string_view kind, net::Response response) {
     metrics_.count(kind, response.status);
-    if (response.status >= 400)
+    if (response.status >= 400) {
       base::log::info("refused",
                       {{"kind", kind}, {"remote", request.remote}, {"status", response.status}});
+      note_refusal(kind, response);
+    }
     return response;
   };
   if (path == "/github/webhook") {
@@ -69,10 +72,19 @@ std::optional<net::Response> Relay::handle(const net::Request& request) {
     return answered("results",
                     results_.handle(request, std::string_view{path}.substr(k_results.size())));
   }
+  if (auto response = admin_.handle(request)) return answered("admin", std::move(*response));
   if (path == "/healthz") return reads ? answer_json(200, {{"ok", true}}) : wrong_method("GET");
   if (path == "/readyz") return reads ? ready() : wrong_method("GET");
   if (path == "/metrics") return reads ? metrics() : wrong_method("GET");
   return std::nullopt;
+}
+
+// What the caller was told is what is counted.
+void Relay::note_refusal(std::string_view kind, const net::Response& response) {
+  const auto body = base::parse_json(response.body, "answer");
+  if (!body) return;
+  metrics_.refused(kind, base::require_string(*body, "error").value_or("unknown"),
+                   base::require_string(*body, "detail").value_or(""), clock_.now());
 }
 
 net::Response Relay::ready() {

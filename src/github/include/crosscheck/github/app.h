@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/base/result.h"
@@ -37,6 +38,15 @@ enum class AppCall : std::uint8_t { installation, access_token, dispatch, get };
 // The same for no answer.
 [[nodiscard]] DispatchAnswer judge(AppCall call, const net::ClientError& error);
 
+// How many calls GitHub still takes, as its last answer said.
+struct ApiBudget {
+  std::string account;   // whose installation; empty: the App itself
+  std::string resource;  // "core"
+  std::int64_t limit = 0;
+  std::int64_t remaining = 0;
+  base::Time resets_at{};
+};
+
 // A GitHub App that sends repository_dispatch events and reads from the API. Installation ids and
 // their tokens are kept in memory, a token until a minute before it expires. Thread-safe.
 class App {
@@ -64,6 +74,9 @@ class App {
   void get(const base::RepoName& repo, std::string path,
            std::chrono::steady_clock::time_point until,
            std::function<void(base::Result<std::string>)> done);
+
+  // By account and resource.
+  [[nodiscard]] std::vector<ApiBudget> budgets() const;
 
  private:
   class Session;

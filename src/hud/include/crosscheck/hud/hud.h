@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "crosscheck/base/time.h"
+#include "crosscheck/hud/live.h"
 #include "crosscheck/net/http.h"
 
 namespace crosscheck::store {
@@ -20,6 +22,8 @@ struct HudOptions {
   // Where upstream's pages are; empty: no links to them (local mode has none).
   std::string upstream_url = "https://github.com";
   std::string version = {};
+  // What the process says of itself on /ops; nothing: the page has what the store knows.
+  std::function<Live()> live = {};
 };
 
 // Thread-safe.

@@ -26,6 +26,9 @@ class Headers {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
+// The first value of `name` in a form or query ("a=1&b=2"), percent- and plus-decoded.
+[[nodiscard]] std::optional<std::string> form_value(std::string_view form, std::string_view name);
+
 struct Request {
   std::string method;  // upper case
   std::string path;    // percent-decoded, without the query; begins with '/'
@@ -34,7 +37,7 @@ struct Request {
   std::string body;
   std::string remote;  // peer address
 
-  // The first value of a query parameter, percent- and plus-decoded.
+  // The first value of a query parameter.
   [[nodiscard]] std::optional<std::string> parameter(std::string_view name) const;
 };
 

@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "crosscheck/relay/admin.h"
 #include "crosscheck/relay/callback.h"
 #include "crosscheck/relay/dispatcher.h"
 #include "crosscheck/relay/intake.h"
@@ -40,6 +42,10 @@ class Relay {
   // How large a request's body may be, by its method and path.
   [[nodiscard]] static std::size_t body_limit(const net::Request& request);
 
+  [[nodiscard]] std::vector<Refusals> refusals() const { return metrics_.refusals(); }
+  [[nodiscard]] Dispatcher::Health dispatcher_health() const { return dispatcher_.health(); }
+  [[nodiscard]] std::size_t sending() const { return dispatcher_.in_flight(); }
+
   void start();
   // Sends no more, waits up to `grace` for what is being sent.
   void stop(base::Duration grace);
@@ -47,6 +53,7 @@ class Relay {
  private:
   [[nodiscard]] net::Response ready();
   [[nodiscard]] net::Response metrics();
+  void note_refusal(std::string_view kind, const net::Response& response);
 
   store::Store& store_;
   const base::Clock& clock_;
@@ -56,6 +63,7 @@ class Relay {
   IntakeHandler intake_;
   CallbackHandler callback_;
   ResultsHandler results_;
+  AdminHandler admin_;
   Dispatcher dispatcher_;
   Metrics metrics_;
   std::mutex mutex_;

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "crosscheck/base/result.h"
+#include "crosscheck/base/time.h"
+#include "crosscheck/store/store.h"
+
+namespace crosscheck::relay {
+
+// What a person wants sent again: one dispatch, those of one delivery, or all. Only dead ones are.
+struct ReplayDispatch {
+  std::int64_t id = 0;
+};
+struct ReplayDelivery {
+  std::string id;  // X-GitHub-Delivery
+};
+struct ReplayAllDead {};
+using ReplayWhat = std::variant<ReplayDispatch, ReplayDelivery, ReplayAllDead>;
+
+struct Replayed {
+  std::int64_t armed = 0;
+  std::int64_t left = 0;  // dead, but superseded, or their event is past its retention
+};
+// Who asks, for the audit log.
+struct Asker {
+  std::string actor;   // "token:<name>", "user:<name>"
+  std::string origin;  // where from
+};
+
+// Puts dead dispatches back into the outbox, from where the relay on this store sends them, and
+// writes the audit log. `not_found` when there is no such dispatch or delivery, `conflict` when one
+// dispatch is asked for that cannot be replayed, saying why.
+[[nodiscard]] base::Result<Replayed> replay(store::Tx& tx, const ReplayWhat& what,
+                                            const Asker& asker, base::Time now);
+
+}  // namespace crosscheck::relay
