@@ -22,6 +22,7 @@
 #include "crosscheck/net/client.h"
 #include "crosscheck/net/server.h"
 #include "crosscheck/relay/answer.h"
+#include "crosscheck/relay/commit_check.h"
 #include "crosscheck/relay/github_target.h"
 #include "crosscheck/relay/local_issuer.h"
 #include "crosscheck/relay/local_target.h"
@@ -186,12 +187,15 @@ class App {
       path_filter_ = std::make_unique<relay::PathFilter>(
           *github_target_, allowlist_, relay::list_changed_files(*app_, *upstream));
       target = path_filter_.get();
+      commits_ = std::make_unique<relay::CommitCheck>(relay::ask_github(*app_, *upstream), clock_);
     }
     relay::RelayOptions options{
         .intake = {.upstream = *upstream,
                    .label_prefix = settings_.label_prefix,
                    .webhook_secrets = settings_.webhook_secrets},
         .verify_token = [this](std::string_view token) { return verify(token); },
+        .find_commit = commits_ ? [this](const std::string& sha) { return commits_->find(sha); }
+                                : relay::FindCommit{},
         .dispatcher = {.concurrency = static_cast<std::size_t>(settings_.max_dispatch_workers)},
         .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
@@ -297,6 +301,7 @@ class App {
   std::optional<github::App> app_;
   std::unique_ptr<relay::GithubTarget> github_target_;
   std::unique_ptr<relay::PathFilter> path_filter_;
+  std::unique_ptr<relay::CommitCheck> commits_;
   std::unique_ptr<relay::LocalTarget> local_target_;
   std::unique_ptr<relay::Relay> relay_;
   std::unique_ptr<hud::Hud> hud_;

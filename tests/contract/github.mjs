@@ -17,6 +17,7 @@ const OPERATIONS = [
   ['GET', '/repos/{owner}/{repo}/installation', 'installation'],
   ['POST', '/app/installations/{installation_id}/access_tokens', 'accessToken'],
   ['POST', '/repos/{owner}/{repo}/dispatches', 'dispatch'],
+  ['GET', '/repos/{owner}/{repo}/commits/{ref}', 'commit'],
 ].map(([method, path, handler]) => ({
   method,
   path,
@@ -79,6 +80,8 @@ export class GitHubDouble {
       ]),
     );
     this.tokens = new Map(); // token -> {installation, expires}
+    this.commits = new Set(); // shas, of every repository
+    this.commitMode = 'serve'; // or a status, or 'hang'
     this.requests = []; // {method, path, status, at}
     this.violations = [];
     this.hanging = new Set();
@@ -297,5 +300,23 @@ export class GitHubDouble {
     }
     accept();
     return {status: 204};
+  }
+
+  _commit({parameters, request}) {
+    const grant = this.tokens.get((request.headers.authorization ?? '').split(' ')[1]);
+    if (!grant || grant.expires <= Date.now())
+      return {status: 401, body: {message: 'Bad credentials'}};
+    const documentation_url = 'https://docs.github.com/rest/commits/commits#get-a-commit';
+    if (this.commitMode === 'hang') return 'hang';
+    if (this.commitMode !== 'serve')
+      return {status: this.commitMode, body: {message: `scripted ${this.commitMode}`}};
+    if (!this.repositories.has(`${parameters.owner}/${parameters.repo}`.toLowerCase()))
+      return {status: 404, body: {message: 'Not Found', documentation_url}};
+    if (!this.commits.has(parameters.ref)) {
+      const message = `No commit found for SHA: ${parameters.ref}`;
+      return {status: 422, body: {message, documentation_url}};
+    }
+    const example = structuredClone(description.components.examples.commit.value);
+    return {status: 200, body: {...example, sha: parameters.ref}};
   }
 }

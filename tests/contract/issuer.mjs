@@ -54,6 +54,11 @@ export class Issuer {
     return `oidc_issuers:\n  - {issuer: "${this.url}", keys: "${this.url}/jwks"}\n`;
   }
 
+  // The same for an issuer whose tokens are as Buildkite's.
+  get buildkiteSettings() {
+    return `oidc_issuers:\n  - {issuer: "${this.url}", keys: "${this.url}/jwks", kind: buildkite}\n`;
+  }
+
   // A token of a job of `repository`; `claims` replace and add, `signing` is another key than the current one.
   token(repository, claims = {}, signing = this.signing) {
     const now = Math.floor(Date.now() / 1000);

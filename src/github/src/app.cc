@@ -321,7 +321,10 @@ class App::Session : public std::enable_shared_from_this<Session> {
     }
     // Perhaps moved to another installation: looked up anew next time.
     if (response.status == 404) state_->set_installation(repo_, std::nullopt);
-    finish(judge(last_.call, response, now()));
+    auto answer = judge(last_.call, response, now());
+    answer.is_missing =
+        last_.call == AppCall::get && (response.status == 404 || response.status == 422);
+    finish(std::move(answer));
   }
 
   void call(AppCall which, std::string method, const std::string& path, const std::string& bearer,
@@ -399,7 +402,9 @@ void App::get(const RepoName& repo, std::string path, SteadyClock::time_point un
       state_, repo, std::move(last),
       [done = std::move(done)](base::Result<net::Response, DispatchAnswer> answer) {
         if (answer) return done(std::move(answer->body));
-        done(base::fail(base::Fault::unavailable, std::move(answer.error().reason)));
+        done(base::fail(
+            answer.error().is_missing ? base::Fault::not_found : base::Fault::unavailable,
+            std::move(answer.error().reason)));
       })
       ->begin();
 }

@@ -353,5 +353,34 @@ TEST(Judge, QuotesGitHubsMessageAndNoMore) {
             400U);
 }
 
+TEST_F(AppTest, AGetSaysWhetherThereIsNothingOrNobodyAnswered) {
+  constexpr std::string_view path = "/repos/o/r/commits/c0ffee";
+  const auto get = [&] {
+    std::optional<base::Result<std::string>> answer;
+    app_.get(RepoName::parse("o/r").value(), std::string{path},
+             std::chrono::steady_clock::now() + 10s,
+             [&answer](base::Result<std::string> one) { answer = std::move(one); });
+    return answer.value();
+  };
+  const auto call = "GET " + std::string{path};
+  script(call, {net::Response{200, {}, R"({"sha":"c0ffee"})"}});
+  EXPECT_EQ(get(), R"({"sha":"c0ffee"})");
+  for (const int status : {404, 422}) {
+    script(call, {net::Response{status, {}, "{}"}});
+    EXPECT_EQ(get().error().fault, base::Fault::not_found) << status;
+  }
+  for (const int status : {301, 403, 409, 429, 500, 502}) {
+    script(call, {net::Response{status, {}, "{}"}});
+    EXPECT_EQ(get().error().fault, base::Fault::unavailable) << status;
+  }
+  script(call, {no_answer(true)});
+  EXPECT_EQ(get().error().fault, base::Fault::unavailable);
+  // That the App is not installed says nothing of the commit.
+  script(k_installation, {net::Response{404, {}, "{}"}});
+  script(call, {net::Response{404, {}, "{}"}});
+  EXPECT_EQ(get().error().fault, base::Fault::not_found);  // and the installation is forgotten
+  EXPECT_EQ(get().error().fault, base::Fault::unavailable);
+}
+
 }  // namespace
 }  // namespace crosscheck::github

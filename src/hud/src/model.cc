@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/array.hpp>
 #include <set>
 #include <tuple>
 
+#include "crosscheck/base/json.h"
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/url.h"
 #include "text.h"
 
 namespace crosscheck::hud {
@@ -480,6 +483,45 @@ Grid make_grid(std::vector<Change> changes, const GridFilter& filter) {
 std::string TestFilter::outcome_name() const {
   if (failing) return "failing";
   return outcome ? std::string{to_string(*outcome)} : "all";
+}
+
+Advice read_advice(std::string_view word_body) {
+  Advice advice;
+  const auto body = base::parse_json(word_body, "report");
+  if (!body) return advice;
+  const auto text = [](const base::json::value& object, std::string_view name) {
+    const auto* value = base::find(object, name);
+    return value != nullptr && value->is_string() ? base::to_utf8(value->get_string())
+                                                  : std::string{};
+  };
+  if (const auto* given = base::find(*body, "workflow.triage_verdict"); given != nullptr) {
+    TriageVerdict verdict{.category = text(*given, "category"), .summary = text(*given, "summary")};
+    if (const auto* confidence = base::find(*given, "confidence"))
+      verdict.confidence =
+          confidence->is_string() ? text(*given, "confidence") : base::canonical_json(*confidence);
+    if (const auto* pr = base::find(*given, "suspected_upstream.pr"); pr != nullptr)
+      if (const auto* number = pr->if_int64()) verdict.suspected_pr = *number;
+    verdict.suspected_commit =
+        parse_sha(text(*given, "suspected_upstream.commit")).value_or(std::string{});
+    verdict.reason = text(*given, "suspected_upstream.reason");
+    const auto* list = base::find(*given, "evidence");
+    if (list != nullptr && list->is_array())
+      for (const auto& one : list->get_array()) {
+        TriageVerdict::Evidence evidence{text(one, "job"), text(one, "test"), text(one, "excerpt"),
+                                         text(one, "log_url")};
+        if (!base::is_web_url(evidence.url)) evidence.url.clear();
+        verdict.evidence.push_back(std::move(evidence));
+      }
+    if (!verdict.category.empty()) advice.verdict = std::move(verdict);
+  }
+  const auto* tests = base::find(*body, "workflow.failed_tests_detail");
+  if (tests != nullptr && tests->is_array())
+    for (const auto& one : tests->get_array()) {
+      WordTest test{text(one, "name"), text(one, "classname"), text(one, "message"),
+                    text(one, "stacktrace")};
+      if (!test.name.empty()) advice.failed_tests.push_back(std::move(test));
+    }
+  return advice;
 }
 
 std::string error_line(const JobPage& page) {

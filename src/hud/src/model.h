@@ -285,14 +285,48 @@ struct TestFilter {
 inline constexpr std::int64_t k_failing_page = 25;
 inline constexpr std::int64_t k_tests_page = 100;
 
+// Whether upstream has the commit of a report that no dispatch came before.
+enum class CommitState : std::int64_t { unverified = 0, verified = 1, missing = 2 };
+
+// What newer actions add to a report, in the form that the relay keeps it in. All of it is the
+// downstream's word.
+struct TriageVerdict {
+  struct Evidence {
+    std::string job = {};
+    std::string test = {};
+    std::string excerpt = {};
+    std::string url = {};  // a web address, else empty
+  };
+  std::string category = {};
+  std::string confidence = {};
+  std::string summary = {};
+  std::optional<std::int64_t> suspected_pr = {};
+  std::string suspected_commit = {};  // hex digits, else empty
+  std::string reason = {};
+  std::vector<Evidence> evidence = {};
+};
+struct WordTest {
+  std::string name = {};
+  std::string class_name = {};
+  std::string message = {};
+  std::string stacktrace = {};
+};
+struct Advice {
+  std::optional<TriageVerdict> verdict = {};
+  std::vector<WordTest> failed_tests = {};
+};
+[[nodiscard]] Advice read_advice(std::string_view word_body);
+
 struct JobPage {
   Job job = {};
   std::optional<Delivery> delivery = {};
   std::optional<Dispatch> dispatch = {};
   std::vector<Job> attempts = {};  // of the same job, newest first, this one included
   std::optional<Run> run = {};
+  CommitState commit = CommitState::verified;
   std::string word_body = {};
   std::string word_combination = {};
+  Advice advice = {};
   std::vector<Cluster> clusters = {};
   TestFilter filter = {};
   std::vector<Test> tests = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+#include <ranges>
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/net/http.h"
@@ -19,6 +20,7 @@ namespace json = boost::json;
 constexpr std::size_t k_detail_limit =
     6 * 1024;  // of a traceback on the page; the twin has all of it
 constexpr std::size_t k_body_limit = 16 * 1024;
+constexpr std::size_t k_word_tests = 25;  // of those a report names; the twin has all
 
 json::object state_of_page(State state) {
   const auto& entry = info(state);
@@ -51,6 +53,28 @@ json::value pull_link(std::optional<std::int64_t> number, const PageContext& con
   if (!number || context.upstream_url.empty() || context.upstream_repo.empty()) return false;
   return json::value(
       fmt::format("{}/{}/pull/{}", context.upstream_url, context.upstream_repo, *number));
+}
+
+json::value verdict_of_page(const std::optional<TriageVerdict>& verdict,
+                            const PageContext& context) {
+  if (!verdict) return false;
+  json::array evidence;
+  for (const auto& one : verdict->evidence)
+    evidence.push_back(json::object{{"job", text_or_false(one.job)},
+                                    {"test", text_or_false(one.test)},
+                                    {"excerpt", text_or_false(one.excerpt)},
+                                    {"url", text_or_false(one.url)}});
+  return json::object{
+      {"category", verdict->category},
+      {"confidence", text_or_false(verdict->confidence)},
+      {"summary", text_or_false(verdict->summary)},
+      {"suspect", verdict->suspected_pr || !verdict->suspected_commit.empty()},
+      {"pr", verdict->suspected_pr ? json::value(*verdict->suspected_pr) : json::value(false)},
+      {"pr_link", pull_link(verdict->suspected_pr, context)},
+      {"sha", text_or_false(short_sha(verdict->suspected_commit))},
+      {"sha_link", commit_link(verdict->suspected_commit, context)},
+      {"reason", text_or_false(verdict->reason)},
+      {"evidence", std::move(evidence)}};
 }
 
 // Bars from old to new: a failure is tall and filled, a pass is low and hollow, the rest is a line.
@@ -656,6 +680,12 @@ Page job_page(const JobPage& job, const PageContext& context) {
   auto word_body = job.word_body;
   if (const auto parsed = base::parse_json(word_body, "report"))
     word_body = base::pretty_json(*parsed);
+  json::array word_tests;
+  for (const auto& test : job.advice.failed_tests | std::views::take(k_word_tests))
+    word_tests.push_back(json::object{{"name", test.name},
+                                      {"class", text_or_false(test.class_name)},
+                                      {"line", text_or_false(first_line(test.message))},
+                                      {"stack", text_or_false(test.stacktrace)}});
   const bool body_cut = word_body.size() > k_body_limit;
   if (body_cut) word_body = base::to_utf8(word_body, k_body_limit);
 
@@ -703,6 +733,13 @@ Page job_page(const JobPage& job, const PageContext& context) {
       {"word_passed", word_number(it.word_passed)},
       {"word_failed", word_number(it.word_failed)},
       {"word_skipped", word_number(it.word_skipped)},
+      {"unverified", job.commit == CommitState::unverified},
+      {"missing_commit", job.commit == CommitState::missing},
+      {"verdict", verdict_of_page(job.advice.verdict, context)},
+      {"word_tests", std::move(word_tests)},
+      {"many_word_tests", count_of(std::ssize(job.advice.failed_tests), "test")},
+      {"has_word_tests", !job.advice.failed_tests.empty()},
+      {"more_word_tests", job.advice.failed_tests.size() > k_word_tests},
       {"word_body", text_or_false(word_body)},
       {"word_body_cut", body_cut},
       {"word_combination", job.run ? json::value(false) : text_or_false(job.word_combination)},

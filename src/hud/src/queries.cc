@@ -585,7 +585,8 @@ Result<void> Queries::add_tests(JobPage& page) {
 Result<std::optional<JobPage>> Queries::job(std::int64_t id, std::optional<TestFilter> filter,
                                             std::string q, std::int64_t page_number) {
   auto rows = tx_.query(
-      fmt::format("SELECT {}, word_body, word_combination, delivery FROM jobs WHERE id = $1",
+      fmt::format("SELECT {}, word_body, word_combination, delivery, commit_verified FROM jobs "
+                  "WHERE id = $1",
                   k_job_columns),
       {id});
   if (!rows) return tl::unexpected(rows.error());
@@ -594,6 +595,8 @@ Result<std::optional<JobPage>> Queries::job(std::int64_t id, std::optional<TestF
   page.job = read_job(rows->front());
   page.word_body = base::to_utf8(rows->front().text(27));
   page.word_combination = name_of(rows->front().optional_text(28));
+  page.advice = read_advice(page.word_body);
+  page.commit = static_cast<CommitState>(rows->front().integer(30));
   if (const auto delivery = rows->front().optional_integer(29)) {
     auto joined = tx_.query(
         fmt::format("SELECT {}, {} FROM deliveries d JOIN dispatches x ON x.delivery = d.id AND "

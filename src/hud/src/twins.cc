@@ -291,6 +291,33 @@ json::object to_json(const JobPage& page) {
                       {"page", page.filter.page},
                       {"more", page.more_tests}};
   object["tests"] = std::move(tests);
+  object["commit_verified"] = page.commit == CommitState::verified;
+  object["commit_missing"] = page.commit == CommitState::missing;
+  object["word_triage_verdict"] = nullptr;
+  if (const auto& verdict = page.advice.verdict) {
+    json::array evidence;
+    for (const auto& one : verdict->evidence)
+      evidence.push_back(json::object{{"job", one.job},
+                                      {"test", one.test},
+                                      {"excerpt", one.excerpt},
+                                      {"log_url", text_or_null(one.url)}});
+    object["word_triage_verdict"] = {
+        {"category", verdict->category},
+        {"confidence", text_or_null(verdict->confidence)},
+        {"summary", text_or_null(verdict->summary)},
+        {"suspected_pr",
+         verdict->suspected_pr ? json::value(*verdict->suspected_pr) : json::value(nullptr)},
+        {"suspected_commit", text_or_null(verdict->suspected_commit)},
+        {"reason", text_or_null(verdict->reason)},
+        {"evidence", std::move(evidence)}};
+  }
+  json::array word_tests;
+  for (const auto& test : page.advice.failed_tests)
+    word_tests.push_back(json::object{{"name", test.name},
+                                      {"class", test.class_name},
+                                      {"message", test.message},
+                                      {"stacktrace", test.stacktrace}});
+  object["word_failed_tests"] = std::move(word_tests);
   object["word_body"] = text_or_null(page.word_body);
   object["word_combination"] = text_or_null(page.word_combination);
   return object;

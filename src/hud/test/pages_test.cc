@@ -642,6 +642,65 @@ TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
   EXPECT_THAT(body(silent), HasSubstr("No test results were uploaded"));
 }
 
+TEST(Word, AVerdictAndFailedTestsAreShownAsTheDownstreams) {
+  TempDb db;
+  Seed seed{*db};
+  seed.backend("a/b", "L2", "x", {});
+  json::array tests;
+  for (int i = 0; i < 30; ++i)
+    tests.push_back(json::object{{"name", fmt::format("test_{}", i)},
+                                 {"classname", "TestX"},
+                                 {"message", "boom <b>\nmore"},
+                                 {"stacktrace", "frame <i>"}});
+  json::object verdict{
+      {"category", "upstream"},
+      {"confidence", 0.5},
+      {"summary", "broke <u>"},
+      {"suspected_upstream", {{"pr", 4711}, {"commit", "ABCDEF01"}, {"reason", "a new signature"}}},
+      {"evidence",
+       {{{"job", "build"}, {"log_url", "https://ci.test/1"}, {"excerpt", "error <x>"}},
+        {{"test", "test_1"}, {"log_url", "javascript:alert(1)"}}}}};
+  SeedJob job{.delivery_id = std::string(40, 'a'),
+              .event_type = "nightly",
+              .repo = "a/b",
+              .head_sha = std::string(40, 'a'),
+              .conclusion = "failure",
+              .body = base::canonical_json(json::object{
+                  {"workflow",
+                   {{"name", "CI"}, {"triage_verdict", verdict}, {"failed_tests_detail", tests}}}}),
+              .commit_verified = 0};
+  const auto id = std::to_string(seed.job(job));
+  job.run_id = "2";
+  job.commit_verified = 2;
+  job.body = R"({"workflow":{"triage_verdict":7,"failed_tests_detail":{"a":1}}})";
+  const auto other = std::to_string(seed.job(job));
+  base::ManualClock clock{k_now};
+  Hud hud{
+      *db,
+      {.clock = clock, .upstream_repo = "pytorch/pytorch", .upstream_url = "https://github.com"}};
+  const auto page = hud.handle(get("/job/" + id))->body;
+  for (const char* shown :
+       {"Its verdict: <span class=\"kind\">upstream</span>", "confidence: 0.5", "broke &lt;u&gt;",
+        "href=\"https://github.com/pytorch/pytorch/pull/4711\"",
+        "href=\"https://github.com/pytorch/pytorch/commit/abcdef01\"", "a new signature",
+        "href=\"https://ci.test/1\"", "error &lt;x&gt;", "Failed tests that it names: 30 tests",
+        "<code>test_24</code>", "boom &lt;b&gt;", "frame &lt;i&gt;",
+        "not verified: upstream could not be asked yet"})
+    EXPECT_THAT(page, HasSubstr(shown));
+  EXPECT_THAT(page, Not(HasSubstr("<code>test_25</code>")));
+  EXPECT_THAT(page, Not(HasSubstr("href=\"javascript:")));
+  const auto twin =
+      base::parse_json(hud.handle(get("/job/" + id + ".json"))->body, "twin").value().as_object();
+  EXPECT_EQ(twin.at("word_failed_tests").as_array().size(), 30U);
+  EXPECT_EQ(twin.at("word_triage_verdict").at("suspected_pr"), 4711);
+  EXPECT_EQ(twin.at("word_triage_verdict").at("evidence").at(1).at("log_url"), nullptr);
+  EXPECT_EQ(twin.at("commit_verified"), false);
+  const auto bare = hud.handle(get("/job/" + other))->body;
+  EXPECT_THAT(bare, HasSubstr("upstream has no such commit"));
+  EXPECT_THAT(bare, Not(HasSubstr("Its verdict")));
+  EXPECT_THAT(bare, Not(HasSubstr("Failed tests that it names")));
+}
+
 TEST(Engines, GiveTheSameAnswers) {
   TempDb sqlite;
   auto postgres = store::open(store::testing::Postgres::shared().make_database());

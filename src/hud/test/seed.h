@@ -61,6 +61,8 @@ struct SeedJob {
   std::optional<std::int64_t> failed = {};
   std::optional<std::int64_t> skipped = {};
   std::optional<std::string> digest = {};
+  std::string body = R"({"workflow":{"name":"CI","status":"completed"}})";
+  std::int64_t commit_verified = 1;
 };
 
 class Seed {
@@ -107,9 +109,10 @@ class Seed {
         "head_sha, pr_number, run_id, run_attempt, job_name, state, "
         "conclusion, concluded_by, first_seen_at, started_at, completed_at, queue_us, "
         "execution_us, word_workflow, word_url, word_body, word_passed, "
-        "word_failed, word_skipped, results_digest) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
+        "word_failed, word_skipped, results_digest, commit_verified) VALUES ($1, $2, $3, $4, $5, "
+        "$6, $7, $8, $9, "
         "$10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
-        "$21, $22, $23, $24, $25, $26, $27) RETURNING id",
+        "$21, $22, $23, $24, $25, $26, $27, $28) RETURNING id",
         {j.delivery,
          j.delivery_id,
          j.event_type,
@@ -132,11 +135,12 @@ class Seed {
          done ? std::optional<std::int64_t>{j.execution.count()} : std::nullopt,
          j.workflow,
          j.url,
-         R"({"workflow":{"name":"CI","status":"completed"}})",
+         j.body,
          j.passed,
          j.failed,
          j.skipped,
-         j.digest});
+         j.digest,
+         j.commit_verified});
   }
 
   void run(const base::RunResults& results, const std::string& digest,

@@ -1,13 +1,13 @@
 #include "crosscheck/relay/callback.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/json/serialize.hpp>
 #include <charconv>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/url.h"
+#include "crosscheck/relay/advisory.h"
 #include "crosscheck/relay/answer.h"
 
 namespace crosscheck::relay {
@@ -58,20 +58,6 @@ std::optional<std::int64_t> count_of(const json::value& body, std::string_view p
   return number;
 }
 
-// The verdict that newer actions add. Kept when every member it has is of its type.
-bool is_triage(const json::value& value) {
-  const auto* object = value.if_object();
-  if (object == nullptr) return false;
-  constexpr std::array<std::string_view, 4> categories{"upstream", "backend", "infra", "flake"};
-  const auto category = base::require_string(value, "category");
-  if (!category || std::ranges::find(categories, *category) == categories.end()) return false;
-  if (const auto* confidence = object->if_contains("confidence");
-      confidence != nullptr && !confidence->is_number() && !confidence->is_string())
-    return false;
-  const auto* summary = object->if_contains("summary");
-  return summary == nullptr || summary->is_string() || summary->is_null();
-}
-
 std::string word_of(const json::object& body) {
   json::object word;
   for (const auto& [key, value] : body)
@@ -81,8 +67,16 @@ std::string word_of(const json::object& body) {
     if (const auto* url = workflow.if_contains(name);
         url != nullptr && !(url->is_string() && base::is_web_url(url->as_string())))
       workflow.erase(name);
-  if (const auto* triage = workflow.if_contains("triage"); triage != nullptr && !is_triage(*triage))
-    workflow.erase("triage");
+  const auto keep = [&workflow](std::string_view name, auto&& settled) {
+    if (settled)
+      workflow[name] = std::move(*settled);
+    else
+      workflow.erase(name);
+  };
+  if (const auto* verdict = workflow.if_contains("triage_verdict"); verdict != nullptr)
+    keep("triage_verdict", read_triage_verdict(*verdict));
+  if (const auto* tests = workflow.if_contains("failed_tests_detail"); tests != nullptr)
+    keep("failed_tests_detail", read_failed_tests(*tests));
   return json::serialize(word);
 }
 
@@ -137,12 +131,13 @@ struct Origin {
   std::optional<std::string> head_sha = {};
   std::optional<std::int64_t> pr_number = {};
   std::optional<Time> dispatched_at = {};
-  bool verified = true;
+  CommitState commit = CommitState::verified;
 };
 
-Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const CallbackBody& body) {
+Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const CallbackBody& body,
+                         CommitState commit) {
   if (body.is_periodic())
-    return Origin{.event_type = body.event_type, .head_sha = body.delivery_id, .verified = false};
+    return Origin{.event_type = body.event_type, .head_sha = body.delivery_id, .commit = commit};
   auto rows = tx.query(
       "SELECT d.id, d.event_type, d.head_sha, d.pr_number, o.first_attempt_at FROM deliveries d "
       "JOIN dispatches o ON o.delivery = d.id WHERE d.delivery_id = $1 AND o.repo_key = $2 "
@@ -155,8 +150,8 @@ Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const Callback
                            " is on record",
                        "send back client_payload.delivery_id as it came");
   const auto& row = rows->front();
-  return Origin{row.integer(0),          row.text(1), row.optional_text(2),
-                row.optional_integer(3), row.time(4), true};
+  return Origin{row.integer(0), row.text(1), row.optional_text(2), row.optional_integer(3),
+                row.time(4)};
 }
 
 Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& reporter,
@@ -204,7 +199,7 @@ Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& r
        body.skipped,
        body.combination,
        body.results_digest,
-       origin.verified});
+       static_cast<std::int64_t>(origin.commit)});
 }
 
 Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& job,
@@ -220,6 +215,23 @@ Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& job,
       {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
        micros(job.execution), body.workflow, body.url, body.check_run_id, body.word, body.passed,
        body.failed, body.skipped, body.combination, body.results_digest, id});
+}
+
+// Where a nightly report goes that contradicts what is stored under `key`: the later attempt that
+// says the same, or the next free one.
+Result<std::int64_t> attempt_for(store::Tx& tx, const Key& key,
+                                 const std::optional<std::string>& conclusion) {
+  auto rows = tx.query(
+      "SELECT run_attempt, conclusion FROM jobs WHERE delivery_id = $1 AND repo_key = $2 AND "
+      "run_id = $3 AND job_name = $4 AND run_attempt > $5 ORDER BY run_attempt",
+      {key.delivery_id, key.repo_key, key.run_id, key.job_name, key.run_attempt});
+  if (!rows) return tl::unexpected(rows.error());
+  std::int64_t last = key.run_attempt;
+  for (const auto& row : *rows) {
+    last = row.integer(0);
+    if (row.optional_text(1) == conclusion) return last;
+  }
+  return last + 1;
 }
 
 net::Response ignored(std::string_view reason) {
@@ -326,24 +338,33 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 }
 
 Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
-                               const CallbackBody& body, std::int64_t run_attempt, Time now) {
-  const Key key{body.delivery_id, reporter.repo.key(), body.run_id, run_attempt, body.job_name};
+                               const CallbackBody& body, std::int64_t run_attempt,
+                               CommitState commit, Time now) {
   const Report report{
       body.status == JobState::completed ? ReportKind::finished : ReportKind::started,
       body.conclusion};
   return store.write_value([&](store::Tx& tx) -> Result<Recorded> {
-    const auto origin = origin_of(tx, reporter, body);
+    Key key{body.delivery_id, reporter.repo.key(), body.run_id, run_attempt, body.job_name};
+    const auto origin = origin_of(tx, reporter, body, commit);
     if (!origin) return tl::unexpected(origin.error());
-    const auto found = find_job(tx, key);
+    auto found = find_job(tx, key);
     if (!found) return tl::unexpected(found.error());
-    const std::optional<Job> was = *found ? std::optional{(*found)->second} : std::nullopt;
-    const auto next =
-        advance(was, report, run_attempt == 1 ? origin->dispatched_at : std::nullopt, now);
+    const auto was = [&found] { return *found ? std::optional{(*found)->second} : std::nullopt; };
+    const auto dispatched_at = run_attempt == 1 ? origin->dispatched_at : std::nullopt;
+    auto next = advance(was(), report, dispatched_at, now);
+    if (!next && body.is_periodic()) {
+      const auto attempt = attempt_for(tx, key, report.conclusion);
+      if (!attempt) return tl::unexpected(attempt.error());
+      key.run_attempt = *attempt;
+      found = find_job(tx, key);
+      if (!found) return tl::unexpected(found.error());
+      next = advance(was(), report, dispatched_at, now);
+    }
     if (!next)
       return base::fail(Fault::conflict,
                         "field workflow.conclusion: '" + body.conclusion.value_or("null") +
-                            "' contradicts the earlier '" + was->conclusion.value_or("null") +
-                            "' of this job",
+                            "' contradicts the earlier '" +
+                            (*found)->second.conclusion.value_or("null") + "' of this job",
                         "a re-run must raise workflow.run_attempt");
     const bool changes = next->effect == Effect::advanced || next->effect == Effect::replaced;
     if (changes) {
@@ -358,8 +379,8 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
           {body.results_digest, body.combination, (*found)->first});
       if (!filled) return tl::unexpected(filled.error());
     }
-    Recorded recorded{next->effect, next->job, origin->verified};
-    if (next->effect == Effect::replaced) recorded.replaced = was->conclusion;
+    Recorded recorded{next->effect, next->job, key.run_attempt};
+    if (next->effect == Effect::replaced) recorded.replaced = (*found)->second.conclusion;
     return recorded;
   });
 }
@@ -445,7 +466,18 @@ net::Response CallbackHandler::handle(const net::Request& request) {
     attempt = *claimed;
   }
 
-  const auto recorded = record_report(store_, *reporter, *body, attempt, now);
+  auto commit = CommitState::verified;
+  if (body->is_periodic()) {
+    const auto answer = find_commit_ ? find_commit_(body->delivery_id) : CommitAnswer::unknown;
+    if (answer == CommitAnswer::missing)
+      return refuse(
+          {Fault::invalid_input, "field delivery_id: upstream has no commit " + body->delivery_id,
+           "send the upstream commit that was tested"},
+          refused);
+    if (answer == CommitAnswer::unknown) commit = CommitState::unverified;
+  }
+
+  const auto recorded = record_report(store_, *reporter, *body, attempt, commit, now);
   if (!recorded) return refuse(recorded.error(), refused);
   log::info("callback", {{"delivery", body->delivery_id},
                          {"repo", reporter->repo.full_name()},
@@ -458,7 +490,8 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   if (recorded->effect == Effect::duplicate) answer["duplicate"] = true;
   if (recorded->effect == Effect::replaced) answer["replaced"] = recorded->replaced.value_or("");
   if (recorded->job.completed_first) answer["completed_first"] = true;
-  if (!recorded->verified) answer["commit_verified"] = false;
+  if (recorded->run_attempt != attempt) answer["run_attempt"] = recorded->run_attempt;
+  if (body->is_periodic()) answer["commit_verified"] = commit == CommitState::verified;
   return answer_json(200, answer);
 }
 

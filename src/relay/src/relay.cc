@@ -14,6 +14,7 @@ namespace json = base::json;
 constexpr std::string_view k_results = "/api/v1/results/";
 // A dispatcher that has not gone round for this long is stuck.
 constexpr base::Duration k_stuck_after = std::chrono::seconds{30};
+constexpr base::Duration k_verify_commits = std::chrono::minutes{1};  // from pass to pass
 
 net::Response wrong_method(std::string_view allowed) {
   auto response = answer_json(
@@ -33,7 +34,7 @@ Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allow
       options_{std::move(options)},
       limiter_{options_.rate_limit_per_minute},
       intake_{store, allowlist, clock, options_.intake},
-      callback_{store, allowlist, clock, options_.verify_token, limiter_},
+      callback_{store, allowlist, clock, options_.verify_token, limiter_, options_.find_commit},
       results_{store, allowlist, clock, options_.verify_token, limiter_},
       admin_{store, clock},
       dispatcher_{store, clock, target, options_.dispatcher} {}
@@ -137,16 +138,35 @@ net::Response Relay::metrics() {
 
 void Relay::start() {
   dispatcher_.start();
-  allowlist_poll_ = std::thread{[this] {
-    std::unique_lock lock{mutex_};
-    while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
-      lock.unlock();
-      // A refusal is kept in the status of either and was logged there.
-      static_cast<void>(allowlist_.poll());
-      if (options_.providers != nullptr) static_cast<void>(options_.providers->poll());
-      lock.lock();
+  periodic_ = std::thread{[this] { run_periodic(); }};
+}
+
+void Relay::run_periodic() {
+  store::Lease duty{store_, clock_, "verify-commits", 2 * k_verify_commits};
+  std::optional<base::Time> verified_at;
+  std::unique_lock lock{mutex_};
+  while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
+    lock.unlock();
+    // A refusal is kept in the status of either and was logged there.
+    static_cast<void>(allowlist_.poll());
+    if (options_.providers != nullptr) static_cast<void>(options_.providers->poll());
+    const auto now = clock_.now();
+    if (options_.find_commit &&
+        (!verified_at || now < *verified_at || now - *verified_at >= k_verify_commits)) {
+      verified_at = now;
+      verify_commits_if_ours(duty);
     }
-  }};
+    lock.lock();
+  }
+  static_cast<void>(duty.release());
+}
+
+void Relay::verify_commits_if_ours(store::Lease& duty) {
+  const auto ours = duty.hold();
+  if (ours && !*ours) return;
+  const auto settled = ours ? verify_commits(store_, options_.find_commit)
+                            : base::Result<std::int64_t>{tl::unexpected(ours.error())};
+  if (!settled) base::log::warning("commits_not_verified", {{"error", settled.error().message}});
 }
 
 void Relay::stop(base::Duration grace) {
@@ -155,7 +175,7 @@ void Relay::stop(base::Duration grace) {
     stopping_ = true;
     wake_.notify_all();
   }
-  if (allowlist_poll_.joinable()) allowlist_poll_.join();
+  if (periodic_.joinable()) periodic_.join();
   dispatcher_.stop(grace);
 }
 

@@ -58,8 +58,8 @@ class CallbackTest : public test::RelayTest {
     request.path = "/github/callback";
     if (!claims.empty()) request.headers.set("Authorization", "Bearer " + json::serialize(claims));
     request.body = body;
-    return CallbackHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_}.handle(
-        request);
+    return CallbackHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_, find_commit_}
+        .handle(request);
   }
   net::Response send(const json::object& body, const json::object& claims = token()) {
     return send(json::serialize(body), claims, *store_);
@@ -70,6 +70,7 @@ class CallbackTest : public test::RelayTest {
   }
 
   RateLimiter limiter_{100'000};
+  FindCommit find_commit_;
 };
 
 class CallbackOnEngine : public CallbackTest, public ::testing::WithParamInterface<store::Engine> {
@@ -276,7 +277,8 @@ TEST_F(CallbackTest, AdvisoryFieldsAreDroppedWhenMalformed) {
   w["url"] = "javascript:alert(1)";
   w["artifact_url"] = "https://user:pass@x.example/";
   w["test_results"] = "many";
-  w["triage"] = {{"category", "nonsense"}};
+  w["triage_verdict"] = {{"category", "nonsense"}};
+  w["failed_tests_detail"] = {{"name", "not a list"}};
   w["crosscheck"] = {{"results_digest", "short"}, {"combination", 7}};
   w["future"] = {{"kept", true}};
   EXPECT_EQ(send(body).status, 200);
@@ -284,7 +286,7 @@ TEST_F(CallbackTest, AdvisoryFieldsAreDroppedWhenMalformed) {
               ElementsAre("-|-|-|-"));
   const auto word = rows("SELECT word_body FROM jobs", 1)[0];
   EXPECT_THAT(word, HasSubstr("future"));
-  for (const char* dropped : {"javascript", "user:pass", "nonsense", "payload"})
+  for (const char* dropped : {"javascript", "user:pass", "nonsense", "not a list", "payload"})
     EXPECT_THAT(word, ::testing::Not(HasSubstr(dropped)));
 }
 
@@ -296,12 +298,17 @@ TEST_F(CallbackTest, ARepeatBringsResultsThatCouldNotBeUploadedBefore) {
   EXPECT_THAT(rows("SELECT results_digest FROM jobs", 1), ElementsAre(std::string(64, 'b')));
 }
 
-TEST_F(CallbackTest, NightlyReports) {
+json::object nightly(std::string_view conclusion = "success") {
   const std::string commit(40, 'C');
-  auto body = report("completed", "success");
+  auto body = report("completed", json::value(conclusion));
   body["event_type"] = "nightly";
   body["delivery_id"] = commit;
   body["payload"] = {{"head_sha", commit}};
+  return body;
+}
+
+TEST_F(CallbackTest, NightlyReports) {
+  const auto body = nightly();
   EXPECT_THAT(send(body).body, HasSubstr(R"("commit_verified":false)"));
   EXPECT_THAT(
       rows(
@@ -321,8 +328,61 @@ TEST_F(CallbackTest, NightlyReports) {
   auto spelt = body;
   spelt["event_type"] = "Nightly";
   EXPECT_EQ(send(spelt).status, 400);
+  auto periodic = body;
+  periodic["event_type"] = "periodic";
+  workflow_of(periodic)["run_id"] = "3f0c8d1e-0000-4000-8000-000000000001";
+  EXPECT_EQ(send(periodic).status, 200);
+  EXPECT_EQ(count("jobs WHERE event_type = 'periodic'"), 1);
   list("L2:\n  - org/two: {events: [pull_request]}\n");
   EXPECT_EQ(test::answer_of(send(body))["status"].as_string(), "ignored");
+}
+
+TEST_F(CallbackTest, ANightlyReportsCommitMustBeUpstreams) {
+  std::vector<std::string> asked;
+  auto answer = CommitAnswer::missing;
+  find_commit_ = [&](const std::string& sha) {
+    asked.push_back(sha);
+    return answer;
+  };
+  const auto refused = send(nightly());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("field delivery_id"));
+  EXPECT_EQ(count("jobs"), 0);
+  answer = CommitAnswer::exists;
+  EXPECT_THAT(send(nightly()).body, HasSubstr(R"("commit_verified":true)"));
+  EXPECT_THAT(rows("SELECT commit_verified FROM jobs", 1), ElementsAre("1"));
+  answer = CommitAnswer::unknown;
+  auto other = nightly();
+  workflow_of(other)["run_id"] = 124;
+  EXPECT_THAT(send(other).body, HasSubstr(R"("commit_verified":false)"));
+  EXPECT_THAT(asked, ::testing::Each(std::string(40, 'c')));
+  EXPECT_EQ(asked.size(), 3U);
+  // Nobody is asked about what was dispatched.
+  EXPECT_EQ(send(report("in_progress")).status, 200);
+  EXPECT_EQ(asked.size(), 3U);
+}
+
+TEST_P(CallbackOnEngine, ALaterNightlyReportIsAnotherAttempt) {
+  const auto attempt = [&](std::string_view conclusion, int run_attempt) {
+    auto body = nightly(conclusion);
+    workflow_of(body)["run_attempt"] = run_attempt;
+    const auto response = send(body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    const auto answer = test::answer_of(response);
+    const auto* stored = answer.if_contains("run_attempt");
+    return std::pair{std::string{answer.at("effect").as_string()},
+                     stored == nullptr ? std::int64_t{run_attempt} : stored->as_int64()};
+  };
+  using Kept = std::pair<std::string, std::int64_t>;
+  EXPECT_EQ(attempt("failure", 1), (Kept{"advanced", 1}));
+  EXPECT_EQ(attempt("success", 1), (Kept{"advanced", 2}));
+  EXPECT_EQ(attempt("success", 1), (Kept{"duplicate", 2}));
+  EXPECT_EQ(attempt("failure", 1), (Kept{"duplicate", 1}));
+  EXPECT_EQ(attempt("cancelled", 1), (Kept{"advanced", 3}));
+  EXPECT_EQ(attempt("failure", 2), (Kept{"advanced", 4}));
+  EXPECT_EQ(attempt("success", 7), (Kept{"advanced", 7}));
+  EXPECT_THAT(rows("SELECT run_attempt, conclusion FROM jobs ORDER BY run_attempt", 2),
+              ElementsAre("1|failure", "2|success", "3|cancelled", "4|failure", "7|success"));
 }
 
 TEST_F(CallbackTest, OverTheRateLimit) {
@@ -390,14 +450,16 @@ TEST_P(CallbackOnEngine, AFailingStoreLosesNoResult) {
 
 TEST_P(CallbackOnEngine, AnyTextIsStoredOrRefused) {
   for (const char* field : {"name", "job_name", "run_id", "check_run_id", "conclusion", "url",
-                            "artifact_url", "combination", "triage", "event_type"}) {
+                            "artifact_url", "combination", "triage", "test", "event_type"}) {
     auto body = report("completed", "success");
     auto& flow = workflow_of(body);
     const std::string_view name = field;
     if (name == "combination")
       flow["crosscheck"] = json::object{{"combination", json::object{{"backend", "MARK"}}}};
     else if (name == "triage")
-      flow["triage"] = json::object{{"category", "infra"}, {"summary", "MARK"}};
+      flow["triage_verdict"] = json::object{{"category", "infra"}, {"summary", "MARK"}};
+    else if (name == "test")
+      flow["failed_tests_detail"] = json::array{{{"name", "MARK"}}};
     else if (name == "event_type")
       body["event_type"] = "MARK";
     else

@@ -28,6 +28,7 @@ struct DispatchAnswer {
   Kind kind = Kind::sent;
   std::string reason = {};                    // why not; holds no secret
   std::optional<base::Time> not_before = {};  // when GitHub said so
+  bool is_missing = false;                    // of a GET: GitHub has nothing there (404, 422)
 };
 
 // Which call an answer is to: what it means depends on it.
@@ -69,8 +70,8 @@ class App {
                 std::string_view client_payload, std::function<void(DispatchAnswer)> done);
 
   // GET of `path` ("/repos/…", with its query) as the installation on `repo`: the answer's body
-  // when it is 200, `unavailable` for all else and when `until` has passed, whatever call it waits
-  // for. `done` as of `dispatch`.
+  // when it is 200, `not_found` for 404 and 422 to this very call, `unavailable` for all else and
+  // when `until` has passed, whatever call it waits for. `done` as of `dispatch`.
   void get(const base::RepoName& repo, std::string path,
            std::chrono::steady_clock::time_point until,
            std::function<void(base::Result<std::string>)> done);

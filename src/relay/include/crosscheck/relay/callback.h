@@ -9,6 +9,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/result.h"
 #include "crosscheck/relay/allowlist_file.h"
+#include "crosscheck/relay/commit_check.h"
 #include "crosscheck/relay/identity.h"
 #include "crosscheck/relay/job.h"
 #include "crosscheck/relay/rate_limiter.h"
@@ -55,14 +56,17 @@ struct Reporter {
 struct Recorded {
   Effect effect = Effect::advanced;
   Job job;
-  bool verified = true;  // false: a nightly report whose commit nobody was asked about
+  std::int64_t run_attempt = 1;  // of a nightly report perhaps a later one than was reported
   std::optional<std::string> replaced = {};  // the relay's own conclusion that was in its place
 };
-// One atomic transition of one job, with its result. Faults: `invalid_input` (no dispatch on
-// record), `conflict` (contradicts an earlier report), and the store's.
+// One atomic transition of one job, with its result. A nightly report that contradicts an earlier
+// one is kept beside it, as a further attempt. `commit` is of nightly reports. Faults:
+// `invalid_input` (no dispatch on record), `conflict` (contradicts an earlier report), and the
+// store's.
 [[nodiscard]] base::Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
                                                    const CallbackBody& body,
-                                                   std::int64_t run_attempt, base::Time now);
+                                                   std::int64_t run_attempt, CommitState commit,
+                                                   base::Time now);
 
 // Completes what a run of `repo` has left in progress, as the relay's own word: for who knows that
 // the run is over. How many jobs that were.
@@ -76,12 +80,13 @@ struct Recorded {
 class CallbackHandler {
  public:
   CallbackHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
-                  VerifyToken verify, RateLimiter& limiter)
+                  VerifyToken verify, RateLimiter& limiter, FindCommit find_commit = {})
       : store_{store},
         allowlist_{allowlist},
         clock_{clock},
         verify_{std::move(verify)},
-        limiter_{limiter} {}
+        limiter_{limiter},
+        find_commit_{std::move(find_commit)} {}
   [[nodiscard]] net::Response handle(const net::Request& request);
 
  private:
@@ -90,6 +95,7 @@ class CallbackHandler {
   const base::Clock& clock_;
   const VerifyToken verify_;
   RateLimiter& limiter_;
+  const FindCommit find_commit_;  // empty: nobody can be asked
 };
 
 // A caller that may report: who it is, or the answer to give instead (not listed, L1, over the

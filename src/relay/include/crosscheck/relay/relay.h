@@ -15,12 +15,14 @@
 #include "crosscheck/relay/metrics.h"
 #include "crosscheck/relay/providers_file.h"
 #include "crosscheck/relay/results.h"
+#include "crosscheck/store/lease.h"
 
 namespace crosscheck::relay {
 
 struct RelayOptions {
   IntakeOptions intake;
   VerifyToken verify_token;
+  FindCommit find_commit = {};  // empty: there is nobody to ask
   DispatcherOptions dispatcher;
   int rate_limit_per_minute = 100;
   base::Duration allowlist_poll = std::chrono::seconds{1};
@@ -54,6 +56,9 @@ class Relay {
   [[nodiscard]] net::Response ready();
   [[nodiscard]] net::Response metrics();
   void note_refusal(std::string_view kind, const net::Response& response);
+  // What is looked at again and again, until `stop`.
+  void run_periodic();
+  void verify_commits_if_ours(store::Lease& duty);
 
   store::Store& store_;
   const base::Clock& clock_;
@@ -69,7 +74,7 @@ class Relay {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  std::thread allowlist_poll_;
+  std::thread periodic_;
 };
 
 }  // namespace crosscheck::relay
