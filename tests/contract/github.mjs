@@ -317,6 +317,6 @@ export class GitHubDouble {
       return {status: 422, body: {message, documentation_url}};
     }
     const example = structuredClone(description.components.examples.commit.value);
-    return {status: 200, body: {...example, sha: parameters.ref}};
+    return {status: 200, body: {...example, files: [], sha: parameters.ref}};
   }
 }

@@ -35,12 +35,16 @@ L4:
 `;
 
 // `settings`: more lines for the settings file. Returns the parts and what most tests do with them.
-export async function relay(t, {allowlist = ALLOWLIST, settings = '', env = {}, issuers} = {}) {
+export async function relay(
+  t,
+  {allowlist = ALLOWLIST, settings = '', env = {}, issuers, prepare = () => {}} = {},
+) {
   const github = await new GitHubDouble({repositories: [...REPOSITORIES, upstream]}).start();
   t.after(() => github.stop());
   const issuer = await new Issuer().start();
   t.after(() => issuer.stop());
   const folder = temporaryFolder(t);
+  prepare(folder);
   const base = githubSettings(folder, {
     github,
     repositories: [],
