@@ -7,9 +7,14 @@ import {pathToFileURL} from 'node:url';
 
 const examples = createRequire(import.meta.url)('@octokit/webhooks-examples');
 
+const all = examples.default ?? examples;
+
+// The events of which there are examples.
+export const eventNames = all.map((entry) => entry.name);
+
 // Every example payload of an event, as GitHub sent it once.
 export function payloads(event) {
-  return (examples.default ?? examples).find((entry) => entry.name === event).examples;
+  return all.find((entry) => entry.name === event).examples;
 }
 
 // `payload` with its repository renamed: name, owner and every address in it.

@@ -1,4 +1,3 @@
-#include <fmt/ranges.h>
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
@@ -92,6 +91,8 @@ Result<void> check(const Settings& s, bool local) {
                      "the repository that allowlist_url names, and give --allowlist FILE");
     return missing("allowlist", "give --allowlist FILE, or `allowlist` in the settings file");
   }
+  if (!s.hud_api_url.empty() && s.hud_bot_key.empty())
+    return missing("hud_bot_key", "set HUD_BOT_KEY, or hud_bot_key_file in the settings file");
   if (local) return {};
   if (s.webhook_secrets.empty())
     return missing("webhook_secret",
@@ -198,6 +199,15 @@ class App {
                                 : relay::FindCommit{},
         .dispatcher = {.concurrency = static_cast<std::size_t>(settings_.max_dispatch_workers)},
         .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
+        .forward_to = settings_.hud_api_url.empty()
+                          ? std::nullopt
+                          : std::optional{relay::ForwardOptions{
+                                settings_.hud_api_url + "/crcr/results", settings_.hud_bot_key}},
+        .report_window =
+            settings_.status_ttl_seconds == 0
+                ? std::nullopt
+                : std::optional<base::Duration>{std::chrono::seconds{settings_.status_ttl_seconds}},
+        .client = client_.get(),
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
         .providers = providers_.get(),
         .version = CROSSCHECK_VERSION};
@@ -344,15 +354,13 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   if (!loaded) return tl::unexpected(loaded.error());
   Settings& settings = loaded->values;
   if (auto ready = check(settings, options.local); !ready) return tl::unexpected(ready.error());
-  if (!loaded->unused.empty())
-    log::info("settings.unused",
-              {{"variables", fmt::format("{}", fmt::join(loaded->unused, " "))},
-               {"reason", "of parts of PyTorch's relay that are built in here"}});
+  for (const auto& unused : loaded->unused)
+    log::info("settings.unused", {{"variable", unused.variable}, {"reason", unused.reason}});
   if (!settings.ci_providers_url.empty())
     log::warning("settings.unused",
                  {{"setting", "ci_providers_url"},
                   {"reason", "this version reads the mapping from a file: give ci_providers"}});
-  for (const char* name : {"status_ttl_seconds", "zombie_timeout_seconds"})
+  for (const char* name : {"zombie_timeout_seconds"})
     if (loaded->is_given(name))
       log::warning(
           "settings.unused",

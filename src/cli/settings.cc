@@ -134,6 +134,28 @@ Text set_secret(Settings& s, const std::string& text) {
   return {};
 }
 
+// The key goes with every call, so it needs https; this machine's own addresses are for trials.
+Text set_hud_url(Settings& s, const std::string& text) {
+  const bool is_near = text.starts_with("http://127.0.0.1:") || text.starts_with("http://[::1]:") ||
+                       text.starts_with("http://localhost:");
+  if (!text.starts_with("https://") && !is_near) return not_expected("an https address");
+  return set_url<&Settings::hud_api_url>(s, text);
+}
+
+Text set_hud_key(Settings& s, const std::string& text) {
+  if (text.empty() ||
+      !std::ranges::all_of(text, [](unsigned char c) { return c >= ' ' && c < 0x7f; }))
+    return not_expected("printable text");
+  s.hud_bot_key = text;
+  return {};
+}
+
+Text set_hud_key_file(Settings& s, const std::string& path) {
+  std::string key;
+  if (auto read = read_trimmed(path, key); !read) return read;
+  return set_hud_key(s, key);
+}
+
 // One secret a line: while a secret is changed, the old and the new one are both accepted.
 Text set_secret_file(Settings& s, const std::string& path) {
   std::string text;
@@ -246,11 +268,14 @@ std::string show_secret(const Settings& s) {
 std::string show_key(const Settings& s) {
   return s.github_app_private_key.empty() ? std::string{} : std::string{k_hidden};
 }
+std::string show_hud_key(const Settings& s) {
+  return s.hud_bot_key.empty() ? std::string{} : std::string{k_hidden};
+}
 std::string show_db(const Settings& s) { return store::redact(s.db); }
 
 constexpr std::int64_t k_day = 24 * 3600;
 
-constexpr std::array<Definition, 25> k_definitions{{
+constexpr std::array<Definition, 28> k_definitions{{
     {"db", "CROSSCHECK_DB", set_text<&Settings::db>, nullptr, show_db},
     {"upstream_repo", "UPSTREAM_REPO", set_upstream, nullptr, show_text<&Settings::upstream_repo>},
     {"listen", "CROSSCHECK_LISTEN", set_listen, nullptr, show_text<&Settings::listen>},
@@ -270,6 +295,9 @@ constexpr std::array<Definition, 25> k_definitions{{
     {"github_app_private_key_file", "GITHUB_APP_PRIVATE_KEY_FILE", set_key_file, nullptr, nullptr},
     {"webhook_secret", "GITHUB_APP_SECRET", set_secret, nullptr, show_secret},
     {"webhook_secret_file", "GITHUB_APP_SECRET_FILE", set_secret_file, nullptr, nullptr},
+    {"hud_api_url", "HUD_API_URL", set_hud_url, nullptr, show_text<&Settings::hud_api_url>},
+    {"hud_bot_key", "HUD_BOT_KEY", set_hud_key, nullptr, show_hud_key},
+    {"hud_bot_key_file", "HUD_BOT_KEY_FILE", set_hud_key_file, nullptr, nullptr},
     {"oidc_audience", "CROSSCHECK_OIDC_AUDIENCE", set_text<&Settings::oidc_audience>, nullptr,
      show_text<&Settings::oidc_audience>},
     {"oidc_issuers", "", nullptr, set_issuers, show_issuers},
@@ -282,7 +310,7 @@ constexpr std::array<Definition, 25> k_definitions{{
      set_number<&Settings::rate_limit_per_min, 1, 1'000'000>, nullptr,
      show_number<&Settings::rate_limit_per_min>},
     {"status_ttl_seconds", "CRCR_STATUS_TTL",
-     set_number<&Settings::status_ttl_seconds, 60, 3650 * k_day>, nullptr,
+     set_number<&Settings::status_ttl_seconds, 0, 3650 * k_day>, nullptr,
      show_number<&Settings::status_ttl_seconds>},
     {"zombie_timeout_seconds", "ZOMBIE_TIMEOUT_SECONDS",
      set_number<&Settings::zombie_timeout_seconds, 60, 30 * k_day>, nullptr,
@@ -299,8 +327,22 @@ constexpr std::array<Definition, 25> k_definitions{{
      show_text<&Settings::ci_providers_url>},
 }};
 
-// PyTorch's relay has variables of these families; here store, HUD and queue are built in.
-constexpr std::array<std::string_view, 3> k_unused_prefixes{"REDIS_", "AWS_", "HUD_"};
+// What PyTorch's relay reads besides. A name that ends in '_' stands for all that begin so.
+struct UnusedVariable {
+  std::string_view name;
+  std::string_view reason;
+};
+constexpr std::array<UnusedVariable, 6> k_unused{{
+    {"REDIS_", "jobs and queues are kept in the database (db)"},
+    {"AWS_", "nothing is read from AWS"},
+    {"SECRET_STORE_ARN",
+     "secrets are not read from AWS: GITHUB_APP_SECRET, GITHUB_APP_PRIVATE_KEY and HUD_BOT_KEY "
+     "hold "
+     "them, or files that the same names with _FILE name"},
+    {"HUD_MAX_RETRIES", "a report is tried again for a day, then kept for people to see"},
+    {"MAX_CLEANUP_WORKERS", "one pass over the database ends the jobs that went silent"},
+    {"IN_PROGRESS_WARN_THRESHOLD", "any number of jobs may be in progress: /metrics counts them"},
+}};
 
 const Definition* find(std::string_view name) {
   const auto found = std::ranges::find(k_definitions, name, &Definition::name);
@@ -416,8 +458,10 @@ Result<LoadedSettings> load_settings(const std::string& file, const Environment&
       return tl::unexpected(done.error());
   }
   for (const auto& variable : environment)
-    for (const std::string_view prefix : k_unused_prefixes)
-      if (variable.first.starts_with(prefix)) loaded.unused.push_back(variable.first);
+    for (const UnusedVariable& known : k_unused)
+      if (known.name.ends_with('_') ? variable.first.starts_with(known.name)
+                                    : variable.first == known.name)
+        loaded.unused.push_back({variable.first, std::string{known.reason}});
   for (const Definition& definition : k_definitions) {
     const auto given = origins.find(definition.name);
     const bool is_default = given == origins.end();

@@ -37,13 +37,15 @@ struct Settings {
   std::string github_app_id;
   std::string github_app_private_key;        // PEM
   std::vector<std::string> webhook_secrets;  // any of them is accepted
+  std::string hud_api_url;                   // another HUD that wants reports too; empty: none
+  std::string hud_bot_key;
   std::string oidc_audience = "pytorch-cross-repo-ci-relay";
   std::vector<OidcIssuer> oidc_issuers = default_issuers();
   std::string label_prefix = "ciflow/crcr/";
   std::int64_t allowlist_ttl_seconds = 1;
   std::int64_t max_dispatch_workers = 64;  // GitHub takes 100 calls of an App at once
   std::int64_t rate_limit_per_min = 100;
-  std::int64_t status_ttl_seconds = 3 * 24 * 3600;
+  std::int64_t status_ttl_seconds = 0;  // how long after its dispatch a job may report; 0: for ever
   std::int64_t zombie_timeout_seconds = 6 * 3600;
   std::int64_t local_job_concurrency = 1;
   std::vector<std::pair<std::string, std::string>> local_commands;  // owner/repo, command
@@ -59,7 +61,14 @@ struct ShownSetting {
 struct LoadedSettings {
   Settings values;
   std::vector<ShownSetting> shown;
-  std::vector<std::string> unused;  // variables of PyTorch's relay that mean nothing here
+
+  // Variables of PyTorch's relay that mean nothing here, and why.
+  struct Unused {
+    std::string variable;
+    std::string reason;
+    friend bool operator==(const Unused&, const Unused&) = default;
+  };
+  std::vector<Unused> unused;
 
   [[nodiscard]] bool is_given(std::string_view name) const;  // not the default
   // Of every value as it is shown, secrets left out: equal where settings are.

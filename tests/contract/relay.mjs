@@ -51,12 +51,9 @@ export async function relay(
     more: `${issuers?.(issuer) ?? issuer.settings}${settings}`,
   });
   const file = write(folder, 'allowlist.yaml', allowlist);
-  const server = await serve(t, {
-    folder,
-    settings: base.settings,
-    env: {...base.env, ...env},
-    local: false,
-  });
+  const start = () =>
+    serve(t, {folder, settings: base.settings, env: {...base.env, ...env}, local: false});
+  const server = await start();
   const event = async (options = {}) => {
     const sent = await send(server.url, {body: pullRequest(options), secret});
     assert.equal(sent.status, 202, JSON.stringify(sent.answer));
@@ -72,7 +69,17 @@ export async function relay(
     );
     return delivery;
   };
-  return {github, issuer, folder, allowlist: file, server, event, received, dispatched};
+  return {
+    github,
+    issuer,
+    folder,
+    allowlist: file,
+    server,
+    event,
+    received,
+    dispatched,
+    restart: start,
+  };
 }
 
 export const hmac = (body, {key = secret, algorithm = 'sha256'} = {}) =>

@@ -17,7 +17,7 @@ import {join, resolve} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 
-export {ofRepository, payloads, pullRequest, send} from '../../scripts/send-event.mjs';
+export {eventNames, ofRepository, payloads, pullRequest, send} from '../../scripts/send-event.mjs';
 
 export const root = resolve(fileURLToPath(import.meta.url), '../../..');
 export const crosscheck = process.env.CROSSCHECK_BIN ?? join(root, 'build/release/bin/crosscheck');

@@ -5,6 +5,7 @@ import {connect} from 'node:net';
 import {test} from 'node:test';
 import {
   dispatched,
+  eventNames,
   eventually,
   ofRepository,
   payloads,
@@ -114,13 +115,15 @@ test('the webhook', async (t) => {
     assert.equal((await fetch(new URL('/healthz', server.url))).status, 200);
   });
 
-  for (const event of EVENTS) {
+  for (const event of eventNames) {
     await t.test(`every ${event} that GitHub sent once is answered, never with a 500`, async () => {
       for (const payload of payloads(event)) {
-        for (const body of [payload, ofRepository(payload, upstream)]) {
+        const ours = payload.repository?.full_name && ofRepository(payload, upstream);
+        for (const body of [payload, ...(ours ? [ours] : [])]) {
           const {status, answer} = await send(server.url, {event, body, secret});
           assert.ok(status >= 200 && status < 500, `${payload.action}: ${status}`);
-          if (body === payload) assert.equal(answer.ignored, true, 'of another repository');
+          if (body === payload || !EVENTS.includes(event))
+            assert.equal(answer.ignored, true, 'of another repository, or no event of ours');
         }
       }
     });

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "crosscheck/base/file.h"
@@ -135,11 +136,63 @@ TEST_F(SettingsTest, ASecretOfAFileIsGivenThere) {
   EXPECT_FALSE(loaded->is_given("zombie_timeout_seconds"));
 }
 
-TEST_F(SettingsTest, VariablesWithoutCounterpartAreNamed) {
-  const auto loaded =
-      load_settings(file(""), {{"REDIS_LOGIN", "x"}, {"HOME", "/"}, {"HUD_API_URL", "y"}}, {});
+TEST_F(SettingsTest, VariablesWithoutCounterpartAreNamedWithTheReason) {
+  const auto loaded = load_settings(
+      file(""),
+      {{"REDIS_LOGIN", "x"}, {"HOME", "/"}, {"HUD_MAX_RETRIES", "3"}, {"HUD_MAX_RETRIES_X", "3"}},
+      {});
   ASSERT_TRUE(loaded);
-  EXPECT_THAT(loaded->unused, ::testing::UnorderedElementsAre("REDIS_LOGIN", "HUD_API_URL"));
+  ASSERT_EQ(loaded->unused.size(), 2U);
+  EXPECT_EQ(loaded->unused[0].variable, "HUD_MAX_RETRIES");
+  EXPECT_THAT(loaded->unused[0].reason, HasSubstr("tried again"));
+  EXPECT_EQ(loaded->unused[1].variable, "REDIS_LOGIN");
+}
+
+TEST_F(SettingsTest, EveryVariableOfPyTorchsRelayIsUnderstood) {
+  const Environment environment{{"GITHUB_APP_ID", "4711"},
+                                {"GITHUB_APP_SECRET", "s"},
+                                {"UPSTREAM_REPO", "pytorch/pytorch"},
+                                {"ALLOWLIST_URL", "https://github.com/o/r/blob/main/a.yaml"},
+                                {"ALLOWLIST_TTL_SECONDS", "1200"},
+                                {"CI_PROVIDERS_URL", "https://github.com/o/r/blob/main/p.yml"},
+                                {"MAX_DISPATCH_WORKERS", "32"},
+                                {"RATE_LIMIT_PER_MIN", "100"},
+                                {"CRCR_STATUS_TTL", "259200"},
+                                {"ZOMBIE_TIMEOUT_SECONDS", "21600"},
+                                {"HUD_API_URL", "https://hud.pytorch.org/api/"},
+                                {"HUD_BOT_KEY", "k"},
+                                {"HUD_MAX_RETRIES", "3"},
+                                {"REDIS_ENDPOINT", "host:6379"},
+                                {"REDIS_LOGIN", "x"},
+                                {"SECRET_STORE_ARN", "arn:aws:x"},
+                                {"AWS_REGION", "us-east-1"},
+                                {"MAX_CLEANUP_WORKERS", "16"},
+                                {"IN_PROGRESS_WARN_THRESHOLD", "1000"}};
+  const auto loaded = load_settings(file(""), environment, {});
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  for (const auto& [variable, text] : environment) {
+    const bool acts = std::ranges::find(loaded->shown, "$" + variable, &ShownSetting::origin) !=
+                      loaded->shown.end();
+    const bool is_named =
+        std::ranges::find(loaded->unused, variable, &LoadedSettings::Unused::variable) !=
+        loaded->unused.end();
+    EXPECT_NE(acts, is_named) << variable;
+  }
+  EXPECT_EQ(loaded->values.hud_api_url, "https://hud.pytorch.org/api");
+  EXPECT_EQ(shown(*loaded, "hud_bot_key").value, "(hidden)");
+  EXPECT_EQ(loaded->values.status_ttl_seconds, 259200);
+}
+
+TEST_F(SettingsTest, TheKeyOfAnotherHudTravelsByHttpsOnly) {
+  for (const char* good : {"https://hud.test/api", "http://127.0.0.1:8080/api"})
+    EXPECT_TRUE(load_settings(file(""), {{"HUD_API_URL", good}}, {})) << good;
+  for (const char* bad :
+       {"http://hud.test/api", "http://127.0.0.1.evil.test/", "hud.test", "https://u@hud.test/"}) {
+    const auto loaded = load_settings(file(""), {{"HUD_API_URL", bad}}, {});
+    ASSERT_FALSE(loaded) << bad;
+    EXPECT_THAT(loaded.error().message, HasSubstr("hud_api_url"));
+  }
+  EXPECT_FALSE(load_settings(file(""), {{"HUD_BOT_KEY", "a\nb"}}, {}));
 }
 
 TEST_F(SettingsTest, CommandsAreByRepositoryWhateverTheCase) {

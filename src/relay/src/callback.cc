@@ -135,9 +135,10 @@ struct Origin {
 };
 
 Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const CallbackBody& body,
-                         CommitState commit) {
+                         const ReportTerms& terms, Time now) {
   if (body.is_periodic())
-    return Origin{.event_type = body.event_type, .head_sha = body.delivery_id, .commit = commit};
+    return Origin{
+        .event_type = body.event_type, .head_sha = body.delivery_id, .commit = terms.commit};
   auto rows = tx.query(
       "SELECT d.id, d.event_type, d.head_sha, d.pr_number, o.first_attempt_at FROM deliveries d "
       "JOIN dispatches o ON o.delivery = d.id WHERE d.delivery_id = $1 AND o.repo_key = $2 "
@@ -150,6 +151,9 @@ Result<Origin> origin_of(store::Tx& tx, const Reporter& reporter, const Callback
                            " is on record",
                        "send back client_payload.delivery_id as it came");
   const auto& row = rows->front();
+  if (terms.window && now - row.time(4) > *terms.window)
+    return wrong_field("delivery_id", "its dispatch to " + reporter.repo.full_name() +
+                                          " is longer ago than reports are taken");
   return Origin{row.integer(0), row.text(1), row.optional_text(2), row.optional_integer(3),
                 row.time(4)};
 }
@@ -338,19 +342,18 @@ Result<CallbackBody> parse_callback(const json::value& value) {
 }
 
 Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
-                               const CallbackBody& body, std::int64_t run_attempt,
-                               CommitState commit, Time now) {
+                               const CallbackBody& body, const ReportTerms& terms, Time now) {
   const Report report{
       body.status == JobState::completed ? ReportKind::finished : ReportKind::started,
       body.conclusion};
   return store.write_value([&](store::Tx& tx) -> Result<Recorded> {
-    Key key{body.delivery_id, reporter.repo.key(), body.run_id, run_attempt, body.job_name};
-    const auto origin = origin_of(tx, reporter, body, commit);
+    Key key{body.delivery_id, reporter.repo.key(), body.run_id, terms.run_attempt, body.job_name};
+    const auto origin = origin_of(tx, reporter, body, terms, now);
     if (!origin) return tl::unexpected(origin.error());
     auto found = find_job(tx, key);
     if (!found) return tl::unexpected(found.error());
     const auto was = [&found] { return *found ? std::optional{(*found)->second} : std::nullopt; };
-    const auto dispatched_at = run_attempt == 1 ? origin->dispatched_at : std::nullopt;
+    const auto dispatched_at = terms.run_attempt == 1 ? origin->dispatched_at : std::nullopt;
     auto next = advance(was(), report, dispatched_at, now);
     if (!next && body.is_periodic()) {
       const auto attempt = attempt_for(tx, key, report.conclusion);
@@ -381,6 +384,14 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
     }
     Recorded recorded{next->effect, next->job, key.run_attempt};
     if (next->effect == Effect::replaced) recorded.replaced = (*found)->second.conclusion;
+    if (changes && terms.forward) {
+      const auto job = find_job(tx, key);
+      if (!job) return tl::unexpected(job.error());
+      const Forwarded what{(*job)->first, reporter.repo, reporter.level, next->job,
+                           body.status == JobState::completed};
+      if (auto queued = forward_report(tx, what, *terms.forward, now); !queued)
+        return tl::unexpected(queued.error());
+    }
     return recorded;
   });
 }
@@ -440,7 +451,7 @@ net::Response CallbackHandler::handle(const net::Request& request) {
     parsed = base::parse_json(request.body, "body");
     if (!parsed) return refuse(parsed.error(), refused);
   }
-  const auto identity = identify(request, verify_);
+  const auto identity = identify(request, options_.verify);
   if (!identity) return refuse(identity.error(), refused);
   const Time now = clock_.now();
   const auto allowlist = allowlist_.current();
@@ -468,7 +479,8 @@ net::Response CallbackHandler::handle(const net::Request& request) {
 
   auto commit = CommitState::verified;
   if (body->is_periodic()) {
-    const auto answer = find_commit_ ? find_commit_(body->delivery_id) : CommitAnswer::unknown;
+    const auto answer =
+        options_.find_commit ? options_.find_commit(body->delivery_id) : CommitAnswer::unknown;
     if (answer == CommitAnswer::missing)
       return refuse(
           {Fault::invalid_input, "field delivery_id: upstream has no commit " + body->delivery_id,
@@ -477,7 +489,9 @@ net::Response CallbackHandler::handle(const net::Request& request) {
     if (answer == CommitAnswer::unknown) commit = CommitState::unverified;
   }
 
-  const auto recorded = record_report(store_, *reporter, *body, attempt, commit, now);
+  ReportTerms terms{.run_attempt = attempt, .commit = commit, .window = options_.report_window};
+  if (options_.forwards) terms.forward = request.body;
+  const auto recorded = record_report(store_, *reporter, *body, terms, now);
   if (!recorded) return refuse(recorded.error(), refused);
   log::info("callback", {{"delivery", body->delivery_id},
                          {"repo", reporter->repo.full_name()},

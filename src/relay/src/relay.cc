@@ -14,7 +14,8 @@ namespace json = base::json;
 constexpr std::string_view k_results = "/api/v1/results/";
 // A dispatcher that has not gone round for this long is stuck.
 constexpr base::Duration k_stuck_after = std::chrono::seconds{30};
-constexpr base::Duration k_verify_commits = std::chrono::minutes{1};  // from pass to pass
+constexpr base::Duration k_duty = std::chrono::minutes{1};  // from pass to pass
+constexpr base::Duration k_keep_forwarded = std::chrono::hours{24};
 
 net::Response wrong_method(std::string_view allowed) {
   auto response = answer_json(
@@ -34,10 +35,20 @@ Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allow
       options_{std::move(options)},
       limiter_{options_.rate_limit_per_minute},
       intake_{store, allowlist, clock, options_.intake},
-      callback_{store, allowlist, clock, options_.verify_token, limiter_, options_.find_commit},
+      callback_{store,
+                allowlist,
+                clock,
+                limiter_,
+                {.verify = options_.verify_token,
+                 .find_commit = options_.find_commit,
+                 .forwards = options_.forward_to.has_value(),
+                 .report_window = options_.report_window}},
       results_{store, allowlist, clock, options_.verify_token, limiter_},
       admin_{store, clock},
-      dispatcher_{store, clock, target, options_.dispatcher} {}
+      dispatcher_{store, clock, target, options_.dispatcher} {
+  if (options_.forward_to)
+    forwarder_ = std::make_unique<Forwarder>(store, clock, *options_.client, *options_.forward_to);
+}
 
 Relay::~Relay() { stop(base::Duration{0}); }
 
@@ -138,12 +149,13 @@ net::Response Relay::metrics() {
 
 void Relay::start() {
   dispatcher_.start();
+  if (forwarder_) forwarder_->start();
   periodic_ = std::thread{[this] { run_periodic(); }};
 }
 
 void Relay::run_periodic() {
-  store::Lease duty{store_, clock_, "verify-commits", 2 * k_verify_commits};
-  std::optional<base::Time> verified_at;
+  store::Lease duty{store_, clock_, "tidy", 2 * k_duty};
+  std::optional<base::Time> done_at;
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
     lock.unlock();
@@ -151,22 +163,28 @@ void Relay::run_periodic() {
     static_cast<void>(allowlist_.poll());
     if (options_.providers != nullptr) static_cast<void>(options_.providers->poll());
     const auto now = clock_.now();
-    if (options_.find_commit &&
-        (!verified_at || now < *verified_at || now - *verified_at >= k_verify_commits)) {
-      verified_at = now;
-      verify_commits_if_ours(duty);
+    if (!done_at || now < *done_at || now - *done_at >= k_duty) {
+      done_at = now;
+      if (auto done = do_duty(duty, now); !done)
+        base::log::warning("relay.duty", {{"error", done.error().message}});
     }
     lock.lock();
   }
   static_cast<void>(duty.release());
 }
 
-void Relay::verify_commits_if_ours(store::Lease& duty) {
+base::Result<void> Relay::do_duty(store::Lease& duty, base::Time now) {
+  if (!options_.find_commit && !forwarder_) return {};
   const auto ours = duty.hold();
-  if (ours && !*ours) return;
-  const auto settled = ours ? verify_commits(store_, options_.find_commit)
-                            : base::Result<std::int64_t>{tl::unexpected(ours.error())};
-  if (!settled) base::log::warning("commits_not_verified", {{"error", settled.error().message}});
+  if (!ours) return tl::unexpected(ours.error());
+  if (!*ours) return {};
+  if (options_.find_commit)
+    if (auto verified = verify_commits(store_, options_.find_commit); !verified)
+      return tl::unexpected(verified.error());
+  if (forwarder_)
+    if (auto forgotten = forget_forwarded(store_, now - k_keep_forwarded); !forgotten)
+      return tl::unexpected(forgotten.error());
+  return {};
 }
 
 void Relay::stop(base::Duration grace) {
@@ -177,6 +195,7 @@ void Relay::stop(base::Duration grace) {
   }
   if (periodic_.joinable()) periodic_.join();
   dispatcher_.stop(grace);
+  if (forwarder_) forwarder_->stop(grace);
 }
 
 }  // namespace crosscheck::relay

@@ -58,8 +58,7 @@ class CallbackTest : public test::RelayTest {
     request.path = "/github/callback";
     if (!claims.empty()) request.headers.set("Authorization", "Bearer " + json::serialize(claims));
     request.body = body;
-    return CallbackHandler{store, *allowlist_, clock_, test::plain_tokens(), limiter_, find_commit_}
-        .handle(request);
+    return CallbackHandler{store, *allowlist_, clock_, limiter_, options_}.handle(request);
   }
   net::Response send(const json::object& body, const json::object& claims = token()) {
     return send(json::serialize(body), claims, *store_);
@@ -70,7 +69,7 @@ class CallbackTest : public test::RelayTest {
   }
 
   RateLimiter limiter_{100'000};
-  FindCommit find_commit_;
+  CallbackOptions options_{.verify = test::plain_tokens()};
 };
 
 class CallbackOnEngine : public CallbackTest, public ::testing::WithParamInterface<store::Engine> {
@@ -340,7 +339,7 @@ TEST_F(CallbackTest, NightlyReports) {
 TEST_F(CallbackTest, ANightlyReportsCommitMustBeUpstreams) {
   std::vector<std::string> asked;
   auto answer = CommitAnswer::missing;
-  find_commit_ = [&](const std::string& sha) {
+  options_.find_commit = [&](const std::string& sha) {
     asked.push_back(sha);
     return answer;
   };
@@ -385,9 +384,47 @@ TEST_P(CallbackOnEngine, ALaterNightlyReportIsAnotherAttempt) {
               ElementsAre("1|failure", "2|success", "3|cancelled", "4|failure", "7|success"));
 }
 
+TEST_F(CallbackTest, HowLongAfterItsDispatchAReportIsTakenMayBeLimited) {
+  clock_.advance(100h * 24);
+  EXPECT_EQ(send(report("in_progress")).status, 200);
+  options_.report_window = 100h * 24;
+  EXPECT_THAT(send(report("in_progress")).body, HasSubstr(R"("duplicate":true)"));
+  clock_.advance(1us);
+  const auto late = send(report("completed", "success"));
+  EXPECT_EQ(late.status, 400);
+  EXPECT_THAT(late.body, HasSubstr("field delivery_id"));
+  EXPECT_EQ(send(nightly()).status, 200);  // no dispatch came before it
+}
+
+TEST_P(CallbackOnEngine, WhatChangesIsForwardedInTheSameTransaction) {
+  EXPECT_EQ(send(report("in_progress")).status, 200);
+  EXPECT_EQ(count("forwards"), 0);
+  options_.forwards = true;
+  auto again = report("in_progress");
+  workflow_of(again)["run_id"] = 124;
+  EXPECT_EQ(send(again).status, 200);
+  EXPECT_EQ(send(again).status, 200);
+  workflow_of(again)["status"] = "completed";
+  clock_.advance(3s);
+  EXPECT_EQ(send(again).status, 200);
+  EXPECT_EQ(send(nightly()).status, 200);
+  EXPECT_THAT(
+      rows("SELECT job, delivery_id, state FROM forwards ORDER BY id", 3),
+      ElementsAre("2|d-1|pending", "2|d-1|pending", "3|" + std::string(40, 'c') + "|pending"));
+  std::vector<std::string> bodies;
+  ASSERT_TRUE(store_->read([&](store::Tx& tx) -> base::Result<void> {
+    auto found = tx.query("SELECT body FROM forwards ORDER BY id");
+    if (!found) return tl::unexpected(found.error());
+    for (const auto& row : *found) bodies.emplace_back(store::as_text(row.bytes(0)));
+    return {};
+  }));
+  EXPECT_THAT(bodies.at(1), HasSubstr(R"("execution_time":3.000)"));
+  EXPECT_THAT(bodies.at(1), HasSubstr(json::serialize(again)));
+}
+
 TEST_F(CallbackTest, OverTheRateLimit) {
   RateLimiter two{2};
-  CallbackHandler handler{*store_, *allowlist_, clock_, test::plain_tokens(), two};
+  CallbackHandler handler{*store_, *allowlist_, clock_, two, options_};
   net::Request request;
   request.headers.set("Authorization", "Bearer " + json::serialize(token()));
   request.body = json::serialize(report("in_progress"));

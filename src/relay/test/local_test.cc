@@ -185,8 +185,8 @@ TEST_F(LocalTest, ALargeOrDeepEventCanBeReported) {
         {"payload", *base::find(*seen, "client_payload.payload")},
         {"workflow", {{"status", "in_progress"}, {"name", "local"}, {"run_id", "12003"}}}});
     const auto answer =
-        CallbackHandler{*store_, *allowlist_, clock_, test::plain_tokens(), limiter}.handle(
-            request);
+        CallbackHandler{*store_, *allowlist_, clock_, limiter, {.verify = test::plain_tokens()}}
+            .handle(request);
     EXPECT_EQ(answer.status, 200) << answer.body;
     ASSERT_TRUE(wait_until([&] { return target.room() == 1; }));
   }

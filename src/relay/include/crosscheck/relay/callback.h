@@ -10,6 +10,7 @@
 #include "crosscheck/base/result.h"
 #include "crosscheck/relay/allowlist_file.h"
 #include "crosscheck/relay/commit_check.h"
+#include "crosscheck/relay/forward.h"
 #include "crosscheck/relay/identity.h"
 #include "crosscheck/relay/job.h"
 #include "crosscheck/relay/rate_limiter.h"
@@ -53,6 +54,13 @@ struct Reporter {
   Level level = Level::L2;
   std::string device;
 };
+// What else decides over a report, and what follows from it.
+struct ReportTerms {
+  std::int64_t run_attempt = 1;
+  CommitState commit = CommitState::verified;    // of nightly reports
+  std::optional<base::Duration> window = {};     // see CallbackOptions
+  std::optional<std::string_view> forward = {};  // the body, where another HUD wants it
+};
 struct Recorded {
   Effect effect = Effect::advanced;
   Job job;
@@ -60,13 +68,11 @@ struct Recorded {
   std::optional<std::string> replaced = {};  // the relay's own conclusion that was in its place
 };
 // One atomic transition of one job, with its result. A nightly report that contradicts an earlier
-// one is kept beside it, as a further attempt. `commit` is of nightly reports. Faults:
-// `invalid_input` (no dispatch on record), `conflict` (contradicts an earlier report), and the
-// store's.
+// one is kept beside it, as a further attempt. Faults: `invalid_input` (no dispatch on record),
+// `conflict` (contradicts an earlier report), and the store's.
 [[nodiscard]] base::Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
                                                    const CallbackBody& body,
-                                                   std::int64_t run_attempt, CommitState commit,
-                                                   base::Time now);
+                                                   const ReportTerms& terms, base::Time now);
 
 // Completes what a run of `repo` has left in progress, as the relay's own word: for who knows that
 // the run is over. How many jobs that were.
@@ -76,26 +82,32 @@ struct Recorded {
                                                       std::string_view run_id,
                                                       std::string_view conclusion, base::Time now);
 
+struct CallbackOptions {
+  VerifyToken verify;
+  FindCommit find_commit = {};  // empty: nobody can be asked
+  bool forwards = false;        // another HUD wants what changes
+  // How long after its dispatch a delivery may be reported on; none: for ever.
+  std::optional<base::Duration> report_window = {};
+};
+
 // POST /github/callback. Thread-safe.
 class CallbackHandler {
  public:
   CallbackHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
-                  VerifyToken verify, RateLimiter& limiter, FindCommit find_commit = {})
+                  RateLimiter& limiter, CallbackOptions options)
       : store_{store},
         allowlist_{allowlist},
         clock_{clock},
-        verify_{std::move(verify)},
         limiter_{limiter},
-        find_commit_{std::move(find_commit)} {}
+        options_{std::move(options)} {}
   [[nodiscard]] net::Response handle(const net::Request& request);
 
  private:
   store::Store& store_;
   const AllowlistFile& allowlist_;
   const base::Clock& clock_;
-  const VerifyToken verify_;
   RateLimiter& limiter_;
-  const FindCommit find_commit_;  // empty: nobody can be asked
+  const CallbackOptions options_;
 };
 
 // A caller that may report: who it is, or the answer to give instead (not listed, L1, over the

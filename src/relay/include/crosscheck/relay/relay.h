@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "crosscheck/relay/admin.h"
 #include "crosscheck/relay/callback.h"
 #include "crosscheck/relay/dispatcher.h"
+#include "crosscheck/relay/forward.h"
 #include "crosscheck/relay/intake.h"
 #include "crosscheck/relay/metrics.h"
 #include "crosscheck/relay/providers_file.h"
@@ -25,6 +27,9 @@ struct RelayOptions {
   FindCommit find_commit = {};  // empty: there is nobody to ask
   DispatcherOptions dispatcher;
   int rate_limit_per_minute = 100;
+  std::optional<ForwardOptions> forward_to = std::nullopt;     // another HUD; needs `client`
+  std::optional<base::Duration> report_window = std::nullopt;  // see CallbackOptions
+  net::Client* client = nullptr;
   base::Duration allowlist_poll = std::chrono::seconds{1};
   ProvidersFile* providers = nullptr;  // polled with the allowlist; none: no pipelines are mapped
   std::string version;
@@ -58,7 +63,8 @@ class Relay {
   void note_refusal(std::string_view kind, const net::Response& response);
   // What is looked at again and again, until `stop`.
   void run_periodic();
-  void verify_commits_if_ours(store::Lease& duty);
+  // What one relay of several does now and then.
+  [[nodiscard]] base::Result<void> do_duty(store::Lease& duty, base::Time now);
 
   store::Store& store_;
   const base::Clock& clock_;
@@ -70,6 +76,7 @@ class Relay {
   ResultsHandler results_;
   AdminHandler admin_;
   Dispatcher dispatcher_;
+  std::unique_ptr<Forwarder> forwarder_;  // or null
   Metrics metrics_;
   std::mutex mutex_;
   std::condition_variable wake_;
