@@ -1,0 +1,332 @@
+#include "crosscheck/config/govern.h"
+
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <unordered_map>
+
+#include "crosscheck/base/json.h"
+
+namespace crosscheck::config {
+namespace {
+
+struct Use {
+  const Entry* entry = nullptr;
+  const Name* name = nullptr;
+};
+using Uses = std::vector<Use>;
+
+// Of a dtype's two names.
+std::string_view canonical_dtype(std::string_view dtype) {
+  if (dtype.starts_with("torch.")) dtype.remove_prefix(6);
+  return dtype == "half" ? "float16" : dtype;
+}
+
+// OpInfo's full name has the variant behind the operator's: `std` stands for `std.unbiased` too.
+bool names_op(std::string_view name, std::string_view op) {
+  return op.starts_with(name) && (op.size() == name.size() || op[name.size()] == '.');
+}
+
+const Item* find_op(const std::vector<Item>& items, std::string_view op) {
+  const auto found = std::find_if(items.begin(), items.end(),
+                                  [&](const Item& item) { return names_op(item.name, op); });
+  return found == items.end() ? nullptr : &*found;
+}
+const Item* find_dtype(const std::vector<Item>& items, std::string_view dtype) {
+  const auto found = std::find_if(items.begin(), items.end(), [&](const Item& item) {
+    return canonical_dtype(item.name) == canonical_dtype(dtype);
+  });
+  return found == items.end() ? nullptr : &*found;
+}
+const Item* find_module(const std::vector<Item>& items, std::string_view module) {
+  const auto found = std::find_if(items.begin(), items.end(),
+                                  [&](const Item& item) { return item.name == module; });
+  return found == items.end() ? nullptr : &*found;
+}
+
+// Globs of a path: `*` and `?` stay inside a folder, `**` does not.
+base::Result<Pattern> compile_glob(std::string_view glob) {
+  std::string pattern;
+  for (std::size_t i = 0; i < glob.size(); ++i) {
+    if (glob.substr(i, 3) == "**/") {
+      pattern += "(.*/)?";
+      i += 2;
+    } else if (glob.substr(i, 2) == "**") {
+      pattern += ".*";
+      ++i;
+    } else if (glob[i] == '*') {
+      pattern += "[^/]*";
+    } else if (glob[i] == '?') {
+      pattern += "[^/]";
+    } else {
+      if (std::string_view{"\\.^$+{}[]|()"}.find(glob[i]) != std::string_view::npos)
+        pattern += '\\';
+      pattern += glob[i];
+    }
+  }
+  return Pattern::compile(pattern);
+}
+
+// Keeps those whose condition is not implied by a more specific one's.
+Uses most_specific(const Uses& uses) {
+  Uses kept;
+  for (const Use& use : uses) {
+    const bool outdone = std::any_of(uses.begin(), uses.end(), [&](const Use& other) {
+      return other.entry->when != use.entry->when && other.entry->when.implies(use.entry->when);
+    });
+    if (!outdone) kept.push_back(use);
+  }
+  return kept;
+}
+
+}  // namespace
+
+CollectedTest collected_test(base::TestId id, std::string_view node) {
+  CollectedTest test;
+  if (const auto method = node.rfind("::"); method != std::string_view::npos) {
+    // Parameters in brackets are pytest's own, and may hold anything: the name ends before them.
+    const auto bracket = node.find('[');
+    const std::string_view plain = node.substr(0, bracket);
+    const auto last = plain.rfind("::");
+    test.collected_method = plain.substr(last + 2);
+    const auto before = plain.rfind("::", last == 0 ? 0 : last - 1);
+    if (before != std::string_view::npos && before != last)
+      test.collected_class = plain.substr(before + 2, last - before - 2);
+  }
+  if (const auto variant = base::parse_json(id.variant.empty() ? "{}" : id.variant, "variant");
+      variant && variant->is_object()) {
+    const auto text = [&](std::string_view key) {
+      const auto* value = variant->as_object().if_contains(key);
+      return value && value->is_string() ? std::string{value->as_string()} : std::string{};
+    };
+    test.op = text("op");
+    test.dtype = text("dtype");
+    test.module = text("module");
+  }
+  test.id = std::move(id);
+  return test;
+}
+
+std::string_view to_string(Basis basis) {
+  switch (basis) {
+    case Basis::ungoverned:
+      return "ungoverned";
+    case Basis::unlisted:
+      return "unlisted";
+    case Basis::listed:
+      return "listed";
+    case Basis::excluded_op:
+      return "excluded_op";
+    case Basis::excluded_dtype:
+      return "excluded_dtype";
+    case Basis::excluded_module:
+      return "excluded_module";
+    case Basis::unsupported_op:
+      return "unsupported_op";
+    case Basis::unsupported_dtype:
+      return "unsupported_dtype";
+    case Basis::unsupported_module:
+      return "unsupported_module";
+    case Basis::forced_xfail:
+      return "forced_xfail";
+    case Basis::tied:
+      return "tied";
+  }
+  return "";
+}
+
+struct Governor::Index {
+  struct File {
+    const FileEntry* entry = nullptr;
+    std::unordered_map<std::string_view, Uses> exact;  // by the name as written
+    Uses patterns;
+  };
+
+  const Config* config = nullptr;
+  std::vector<File> files;
+  std::unordered_map<std::string_view, std::size_t> by_path;
+  std::vector<std::pair<Pattern, std::size_t>> globs;
+
+  [[nodiscard]] const File* find(std::string_view path) const {
+    if (const auto found = by_path.find(path); found != by_path.end()) return &files[found->second];
+    for (const auto& [glob, file] : globs)
+      if (glob.matches(path)) return &files[file];
+    return nullptr;
+  }
+
+  // The entries that decide about a test, by what has nothing to do with its variant.
+  [[nodiscard]] Uses find_uses(const File& file, const CollectedTest& test) const {
+    std::string key;
+    const auto exact = [&](std::string_view class_name, std::string_view method) -> const Uses* {
+      if (method.empty()) return nullptr;
+      key.assign(class_name);
+      if (!class_name.empty()) key += "::";
+      key += method;
+      const auto found = file.exact.find(key);
+      return found == file.exact.end() ? nullptr : &found->second;
+    };
+    if (!file.exact.empty()) {
+      for (const std::string_view method :
+           {std::string_view{test.collected_method}, std::string_view{test.id.method}}) {
+        for (const std::string_view class_name :
+             {std::string_view{test.collected_class}, std::string_view{test.id.class_name}}) {
+          if (class_name.empty()) continue;
+          if (const Uses* uses = exact(class_name, method)) return most_specific(*uses);
+        }
+        if (const Uses* uses = exact({}, method)) return most_specific(*uses);
+      }
+    }
+    Uses matching;
+    for (const Use& use : file.patterns) {
+      if (use.name->matches(test.id.class_name, test.id.method) ||
+          use.name->matches(test.id.class_name, test.collected_method) ||
+          use.name->matches(test.collected_class, test.collected_method) ||
+          use.name->matches(test.collected_class, test.id.method))
+        matching.push_back(use);
+    }
+    return most_specific(matching);
+  }
+
+  [[nodiscard]] Basis restriction(const Edits& edits, const CollectedTest& test) const {
+    const Global& global = config->global;
+    const Item* op = find_op(global.ops, test.op);
+    if (!test.op.empty()) {
+      if (find_op(edits.exclude_ops, test.op)) return Basis::excluded_op;
+      if (!op && global.restricts_ops && !find_op(edits.include_ops, test.op))
+        return Basis::unsupported_op;
+    }
+    const Item* module = find_module(global.modules, test.module);
+    if (!test.module.empty()) {
+      if (find_module(edits.exclude_modules, test.module)) return Basis::excluded_module;
+      if (!module && global.restricts_modules && !find_module(edits.include_modules, test.module))
+        return Basis::unsupported_module;
+    }
+    if (test.dtype.empty()) return Basis::listed;
+    if (find_dtype(edits.exclude_dtypes, test.dtype)) return Basis::excluded_dtype;
+    if (find_dtype(edits.include_dtypes, test.dtype)) return Basis::listed;
+    if (global.restricts_dtypes && !find_dtype(global.dtypes, test.dtype))
+      return Basis::unsupported_dtype;
+    for (const Item* item :
+         {test.op.empty() ? nullptr : op, test.module.empty() ? nullptr : module}) {
+      if (!item || item->dtypes.empty()) continue;
+      if (std::none_of(item->dtypes.begin(), item->dtypes.end(), [&](std::string_view dtype) {
+            return canonical_dtype(dtype) == canonical_dtype(test.dtype);
+          }))
+        return Basis::unsupported_dtype;
+    }
+    return Basis::listed;
+  }
+
+  [[nodiscard]] bool forces_xfail(const Edits& edits, const CollectedTest& test) const {
+    const auto forced = [](const Item* item) { return item && item->force_xfail; };
+    const Global& global = config->global;
+    return (!test.op.empty() && forced(find_op(global.ops, test.op))) ||
+           (!test.module.empty() && forced(find_module(global.modules, test.module))) ||
+           (!test.dtype.empty() && (forced(find_dtype(global.dtypes, test.dtype)) ||
+                                    forced(find_dtype(edits.include_dtypes, test.dtype))));
+  }
+
+  [[nodiscard]] Ruling rule(const File& file, const Uses& uses, const CollectedTest& test) const {
+    static const Edits k_no_edits;
+    Ruling ruling;
+    ruling.file = file.entry;
+    if (uses.empty()) {
+      ruling.basis = Basis::unlisted;
+      ruling.mode = file.entry->unlisted;
+    } else {
+      ruling.entry = uses.front().entry;
+      ruling.name = uses.front().name;
+      ruling.basis = Basis::listed;
+      ruling.mode = ruling.entry->mode;
+      for (const Use& use : uses) {
+        if (use.entry->mode == ruling.mode) continue;
+        ruling.basis = Basis::tied;
+        ruling.mode = Mode::skip;
+        ruling.other = use.name;
+        return ruling;
+      }
+    }
+    // Of entries that agree, each adds variants: one that takes the variant suffices.
+    const Edits* edits = uses.empty() ? &k_no_edits : &uses.front().entry->edits;
+    Basis restricted = restriction(*edits, test);
+    for (std::size_t i = 1; i < uses.size() && restricted != Basis::listed; ++i) {
+      if (restriction(uses[i].entry->edits, test) != Basis::listed) continue;
+      restricted = Basis::listed;
+      edits = &uses[i].entry->edits;
+      ruling.entry = uses[i].entry;
+      ruling.name = uses[i].name;
+    }
+    if (restricted != Basis::listed) {
+      ruling.basis = restricted;
+      ruling.mode = Mode::skip;
+    } else if (ruling.mode == Mode::mandatory_success && forces_xfail(*edits, test)) {
+      ruling.basis = Basis::forced_xfail;
+      ruling.mode = Mode::xfail;
+    }
+    return ruling;
+  }
+};
+
+Governor::Governor(const Config& config, const Circumstances& circumstances) {
+  auto index = std::make_unique<Index>();
+  index->config = &config;
+  index->files.reserve(config.files.size());
+  for (const FileEntry& file : config.files) {
+    const std::size_t number = index->files.size();
+    index->files.push_back({&file, {}, {}});
+    Index::File& into = index->files.back();
+    for (const Entry& entry : file.entries) {
+      if (!entry.when.holds(circumstances)) continue;
+      for (const Name& name : entry.names) {
+        if (name.is_pattern()) {
+          into.patterns.push_back({&entry, &name});
+        } else {
+          into.exact[name.text()].push_back({&entry, &name});
+        }
+      }
+    }
+    // An inventory's files are relative to the suite's root: the folder of tests, or what holds it.
+    std::string_view path = without_token(file.path);
+    const bool is_glob = path.find_first_of("*?") != std::string_view::npos;
+    for (int shorter = 0; shorter < 2; ++shorter) {
+      if (is_glob) {
+        if (auto glob = compile_glob(path)) index->globs.emplace_back(std::move(*glob), number);
+      } else {
+        index->by_path.emplace(path, number);
+      }
+      if (!path.starts_with("test/") && !path.starts_with("tests/")) break;
+      path.remove_prefix(path.find('/') + 1);
+    }
+  }
+  index_ = std::move(index);
+}
+
+Governor::~Governor() = default;
+
+const FileEntry* Governor::find_file(std::string_view file) const {
+  const Index::File* found = index_->find(file);
+  return found ? found->entry : nullptr;
+}
+
+Ruling Governor::rule(const CollectedTest& test) const { return rule(std::span{&test, 1}).front(); }
+
+std::vector<Ruling> Governor::rule(std::span<const CollectedTest> tests) const {
+  std::vector<Ruling> rulings;
+  rulings.reserve(tests.size());
+  const Index::File* file = nullptr;
+  const std::string* path = nullptr;
+  for (const CollectedTest& test : tests) {
+    if (!path || *path != test.id.file) {
+      path = &test.id.file;
+      file = index_->find(*path);
+    }
+    if (!file) {
+      rulings.push_back({});
+      continue;
+    }
+    rulings.push_back(index_->rule(*file, index_->find_uses(*file, test), test));
+  }
+  return rulings;
+}
+
+}  // namespace crosscheck::config
