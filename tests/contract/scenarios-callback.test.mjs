@@ -165,6 +165,26 @@ buildkite:
   assert.equal((await ask('pipe-1')()).status, 403);
 });
 
+test('further issuers, each with keys of its own', async (t) => {
+  const own = await new Issuer().start();
+  t.after(() => own.stop());
+  const {server, issuer, dispatched} = await relay(t, {
+    issuers: (first) =>
+      `${first.settings}  - {issuer: "${own.url}", keys: "${own.url}/jwks", identity_claim: project}\n`,
+  });
+  const delivery = await dispatched([ONE]);
+  const call = (token, job_name) => callback(server.url, token, report(delivery, {job_name}));
+  assert.equal((await call(issuer.token(ONE), 'a')).status, 200);
+  assert.equal((await call(own.token('evil/other', {project: ONE}), 'b')).status, 200);
+  assert.equal((await call(own.token(ONE), 'c')).status, 401, 'its claim is another');
+  const forged = own.token(ONE, {project: ONE}, issuer.signing);
+  assert.equal((await call(forged, 'd')).status, 401, 'the key of another issuer');
+  // One that is away takes nothing from the other; its last good keys serve on.
+  own.mode = 'close';
+  assert.equal((await call(issuer.token(ONE), 'e')).status, 200);
+  assert.equal((await call(own.token('x/y', {project: ONE}), 'f')).status, 200);
+});
+
 test('10: access, and bodies', async (t) => {
   const {server, issuer, dispatched} = await relay(t);
   const delivery = await dispatched([ONE]);

@@ -183,6 +183,31 @@ TEST_F(SettingsTest, EveryVariableOfPyTorchsRelayIsUnderstood) {
   EXPECT_EQ(loaded->values.status_ttl_seconds, 259200);
 }
 
+TEST_F(SettingsTest, IssuersSayWhereTheirTokensNameTheCaller) {
+  const auto loaded = load_settings(file(R"(oidc_issuers:
+  - {issuer: "https://a.test", keys: "https://a.test/jwks"}
+  - {issuer: "https://b.test", keys: "https://b.test/jwks", kind: buildkite}
+  - {issuer: "https://c.test", keys: "https://c.test/jwks", identity_claim: project}
+  - {issuer: "https://agent.buildkite.com", keys: "https://d.test/jwks"}
+)"),
+                                    {}, {});
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  using Kind = github::IssuerKind;
+  std::vector<Kind> kinds;
+  for (const OidcIssuer& one : loaded->values.oidc_issuers) kinds.push_back(one.kind);
+  EXPECT_EQ(kinds, (std::vector{Kind::github, Kind::buildkite, Kind::generic, Kind::buildkite}));
+  for (const char* bad : {"kind: gitlab", "kind: github, identity_claim: x", "identity_claim: ''"})
+    EXPECT_THAT(
+        error(std::string{"oidc_issuers: [{issuer: 'https://a.test', keys: 'https://b.test', "} +
+              bad + "}]\n"),
+        HasSubstr("oidc_issuers"))
+        << bad;
+  const auto usual = default_issuers();
+  ASSERT_EQ(usual.size(), 2U);
+  EXPECT_EQ(usual[1].issuer, "https://agent.buildkite.com");
+  EXPECT_EQ(usual[1].kind, Kind::buildkite);
+}
+
 TEST_F(SettingsTest, TheKeyOfAnotherHudTravelsByHttpsOnly) {
   for (const char* good : {"https://hud.test/api", "http://127.0.0.1:8080/api"})
     EXPECT_TRUE(load_settings(file(""), {{"HUD_API_URL", good}}, {})) << good;
