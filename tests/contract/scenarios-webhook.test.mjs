@@ -1,14 +1,17 @@
 // Sections 1 to 4 and 15 of the scenarios: what a webhook is answered, and what leaves for it.
 import assert from 'node:assert/strict';
-import {randomUUID} from 'node:crypto';
+import {generateKeyPairSync, randomUUID} from 'node:crypto';
+import {join} from 'node:path';
 import {test} from 'node:test';
 import {
   eventually,
   ofRepository,
   payloads,
   pullRequest,
+  run,
   secret,
   send,
+  temporaryFolder,
   upstream,
   write,
 } from '../e2e/harness.mjs';
@@ -101,6 +104,47 @@ test('1 and 2: routes, signatures and bodies', async (t) => {
     ],
   ]);
   assert.deepEqual(github.violations, []);
+});
+
+test('2: a wrong setting stops the program with its name; theirs answers 500 to everything', (t) => {
+  const folder = temporaryFolder(t);
+  const allowlist = write(folder, 'allowlist.yaml', 'L1: [org/a1]\n');
+  const broken = write(folder, 'broken.yaml', 'L1: [org/a1\n');
+  const unclear = write(folder, 'providers.yaml', 'buildkite:\n  nothing: org/a1\n');
+  const {privateKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
+  const good = {
+    GITHUB_APP_ID: '4711',
+    GITHUB_APP_SECRET: secret,
+    GITHUB_APP_PRIVATE_KEY: privateKey.export({type: 'pkcs1', format: 'pem'}),
+    CROSSCHECK_ALLOWLIST: allowlist,
+  };
+  for (const [change, named] of [
+    [{GITHUB_APP_ID: ''}, 'github_app_id'],
+    [{GITHUB_APP_ID: 'not an id'}, 'github_app_id'],
+    [{GITHUB_APP_SECRET: ''}, 'webhook_secret'],
+    [{GITHUB_APP_PRIVATE_KEY: ''}, 'github_app_private_key'],
+    [{GITHUB_APP_PRIVATE_KEY: 'no key'}, 'github_app_private_key'],
+    [{CROSSCHECK_ALLOWLIST: broken}, 'broken.yaml:2'],
+    [{CROSSCHECK_CI_PROVIDERS: unclear}, 'providers.yaml:2:3'],
+    [{UPSTREAM_REPO: 'pytorch'}, 'upstream_repo'],
+    [{RATE_LIMIT_PER_MIN: '0'}, 'rate_limit_per_min'],
+    [{RATE_LIMIT_PER_MIN: 'many'}, 'rate_limit_per_min'],
+    [{MAX_DISPATCH_WORKERS: '-1'}, 'max_dispatch_workers'],
+    [{ALLOWLIST_TTL_SECONDS: 'soon'}, 'allowlist_ttl_seconds'],
+    [{ZOMBIE_TIMEOUT_SECONDS: '6h'}, 'zombie_timeout_seconds'],
+    [{CRCR_STATUS_TTL: 'x'}, 'status_ttl_seconds'],
+    [{HUD_API_URL: 'http://hud.test/api', HUD_BOT_KEY: 'k'}, 'hud_api_url'],
+    [{HUD_API_URL: 'https://hud.test/api'}, 'hud_bot_key'],
+    [{CI_PROVIDERS_URL: 'providers.yaml'}, 'ci_providers_url'],
+  ]) {
+    const {code, err} = run(
+      ['serve', '--listen', '127.0.0.1:0', '--db', join(folder, 'never.db')],
+      {cwd: folder, env: {...good, ...change}, timeout: 20_000},
+    );
+    assert.ok(code > 0, `${JSON.stringify(change)}: exited ${code}: ${err}`);
+    assert.ok(err.includes(named), `${named} in: ${err}`);
+    assert.ok(!err.includes('PRIVATE KEY-----\n') && !err.includes(secret), 'no secret is shown');
+  }
 });
 
 test('3: what is forwarded', async (t) => {
