@@ -189,6 +189,8 @@ class App {
           *github_target_, allowlist_, relay::list_changed_files(*app_, *upstream));
       target = path_filter_.get();
       commits_ = std::make_unique<relay::CommitCheck>(relay::ask_github(*app_, *upstream), clock_);
+      calls_ = std::make_unique<relay::GithubCallTarget>(
+          *app_, *upstream, static_cast<std::size_t>(settings_.max_dispatch_workers));
     }
     relay::RelayOptions options{
         .intake = {.upstream = *upstream,
@@ -211,6 +213,16 @@ class App {
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
         .providers = providers_.get(),
         .version = CROSSCHECK_VERSION};
+    const std::chrono::seconds silence{settings_.zombie_timeout_seconds};
+    options.sweeper.job_timeout = silence;
+    if (calls_) {
+      options.calls = calls_.get();
+      options.checks = {.upstream = *upstream,
+                        .label_prefix = settings_.label_prefix,
+                        .stable = {.settle = std::chrono::seconds{settings_.check_settle_seconds},
+                                   .silence = silence},
+                        .pages_url = settings_.public_url};
+    }
     relay_ =
         std::make_unique<relay::Relay>(store_, clock_, allowlist_, *target, std::move(options));
     hud_ = std::make_unique<hud::Hud>(
@@ -312,6 +324,7 @@ class App {
   std::unique_ptr<relay::GithubTarget> github_target_;
   std::unique_ptr<relay::PathFilter> path_filter_;
   std::unique_ptr<relay::CommitCheck> commits_;
+  std::unique_ptr<relay::GithubCallTarget> calls_;
   std::unique_ptr<relay::LocalTarget> local_target_;
   std::unique_ptr<relay::Relay> relay_;
   std::unique_ptr<hud::Hud> hud_;
@@ -360,12 +373,6 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
     log::warning("settings.unused",
                  {{"setting", "ci_providers_url"},
                   {"reason", "this version reads the mapping from a file: give ci_providers"}});
-  for (const char* name : {"zombie_timeout_seconds"})
-    if (loaded->is_given(name))
-      log::warning(
-          "settings.unused",
-          {{"setting", name},
-           {"reason", "jobs are kept, and not concluded for being silent, in this version"}});
   const bool issuers_given = loaded->is_given("oidc_issuers");
   if (options.local && settings.webhook_secrets.empty()) {
     auto secret =

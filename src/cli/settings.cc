@@ -275,7 +275,7 @@ std::string show_db(const Settings& s) { return store::redact(s.db); }
 
 constexpr std::int64_t k_day = 24 * 3600;
 
-constexpr std::array<Definition, 28> k_definitions{{
+constexpr std::array<Definition, 29> k_definitions{{
     {"db", "CROSSCHECK_DB", set_text<&Settings::db>, nullptr, show_db},
     {"upstream_repo", "UPSTREAM_REPO", set_upstream, nullptr, show_text<&Settings::upstream_repo>},
     {"listen", "CROSSCHECK_LISTEN", set_listen, nullptr, show_text<&Settings::listen>},
@@ -315,6 +315,9 @@ constexpr std::array<Definition, 28> k_definitions{{
     {"zombie_timeout_seconds", "ZOMBIE_TIMEOUT_SECONDS",
      set_number<&Settings::zombie_timeout_seconds, 60, 30 * k_day>, nullptr,
      show_number<&Settings::zombie_timeout_seconds>},
+    {"check_settle_seconds", "CROSSCHECK_CHECK_SETTLE_SECONDS",
+     set_number<&Settings::check_settle_seconds, 1, k_day>, nullptr,
+     show_number<&Settings::check_settle_seconds>},
     {"local_job_concurrency", "CROSSCHECK_LOCAL_JOBS",
      set_number<&Settings::local_job_concurrency, 1, 64>, nullptr,
      show_number<&Settings::local_job_concurrency>},

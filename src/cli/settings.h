@@ -46,7 +46,9 @@ struct Settings {
   std::int64_t max_dispatch_workers = 64;  // GitHub takes 100 calls of an App at once
   std::int64_t rate_limit_per_min = 100;
   std::int64_t status_ttl_seconds = 0;  // how long after its dispatch a job may report; 0: for ever
-  std::int64_t zombie_timeout_seconds = 6 * 3600;
+  std::int64_t zombie_timeout_seconds =
+      6 * 3600;                             // a silent job, or a silent L4 backend, has failed
+  std::int64_t check_settle_seconds = 300;  // quiet after the last job, until a verdict
   std::int64_t local_job_concurrency = 1;
   std::vector<std::pair<std::string, std::string>> local_commands;  // owner/repo, command
 };

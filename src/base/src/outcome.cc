@@ -51,6 +51,10 @@ std::int64_t OutcomeCounts::total() const {
   return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
 }
 
+std::int64_t OutcomeCounts::passes() const {
+  return (*this)[Outcome::passed] + (*this)[Outcome::xfailed] + (*this)[Outcome::xpassed];
+}
+
 std::int64_t OutcomeCounts::failures() const {
   return (*this)[Outcome::failed] + (*this)[Outcome::crashed] + (*this)[Outcome::timed_out];
 }

@@ -18,7 +18,7 @@ using base::Duration;
 using base::RepoName;
 using base::Time;
 namespace json = base::json;
-using Kind = DispatchAnswer::Kind;
+using Kind = CallAnswer::Kind;
 using SteadyClock = std::chrono::steady_clock;
 
 namespace {
@@ -47,6 +47,10 @@ std::string_view to_string(AppCall call) {
       return "the dispatch";
     case AppCall::get:
       return "the request";
+    case AppCall::create_check_run:
+      return "the check run";
+    case AppCall::rerun:
+      return "the re-run";
   }
   return "the call";
 }
@@ -92,18 +96,43 @@ Time rate_limit_end(const net::Response& response, Time now) {
   return now + k_secondary_wait;
 }
 
+// A call that changes something: done twice when it is repeated.
+bool acts(AppCall call) {
+  return call == AppCall::dispatch || call == AppCall::create_check_run || call == AppCall::rerun;
+}
+
+int success_of(AppCall call) {
+  switch (call) {
+    case AppCall::installation:
+    case AppCall::get:
+      return 200;
+    case AppCall::access_token:
+    case AppCall::create_check_run:
+    case AppCall::rerun:
+      return 201;
+    case AppCall::dispatch:
+      return 204;
+  }
+  return 200;
+}
+
 bool is_header_text(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
 }  // namespace
 
-DispatchAnswer judge(AppCall call, const net::Response& response, Time now) {
+CallAnswer judge(AppCall call, const net::Response& response, Time now) {
   const int status = response.status;
   const std::string message = message_of(response);
   std::string reason = fmt::format("{} was answered {}", to_string(call), status);
   if (!message.empty()) reason += ": " + message;
 
+  // Before the rate limits, which are 403 too.
+  if (call == AppCall::rerun && status == 403 &&
+      base::to_lower_ascii(message).find("already running") != std::string::npos) {
+    return {Kind::sent, std::move(reason)};
+  }
   if (is_rate_limit(response, message)) {
     return {Kind::retry_later, std::move(reason), rate_limit_end(response, now)};
   }
@@ -113,8 +142,7 @@ DispatchAnswer judge(AppCall call, const net::Response& response, Time now) {
     return {Kind::retry_later, reason + " (if it stays so: check App id, private key and clock)"};
   }
   if (status >= 500 || status == 408) {
-    DispatchAnswer answer{call == AppCall::dispatch ? Kind::uncertain : Kind::retry_later,
-                          std::move(reason)};
+    CallAnswer answer{acts(call) ? Kind::uncertain : Kind::retry_later, std::move(reason)};
     if (const auto wait = number_header(response, "Retry-After")) {
       answer.not_before = after(now, *wait);
     }
@@ -127,11 +155,11 @@ DispatchAnswer judge(AppCall call, const net::Response& response, Time now) {
     return {Kind::rejected, std::move(reason)};
   }
   if (status >= 300) return {Kind::rejected, reason + " (the repository has moved)"};
-  return {call == AppCall::dispatch ? Kind::uncertain : Kind::retry_later, std::move(reason)};
+  return {acts(call) ? Kind::uncertain : Kind::retry_later, std::move(reason)};
 }
 
-DispatchAnswer judge(AppCall call, const net::ClientError& error) {
-  const bool may_have_gone_through = call == AppCall::dispatch && error.maybe_sent;
+CallAnswer judge(AppCall call, const net::ClientError& error) {
+  const bool may_have_gone_through = acts(call) && error.maybe_sent;
   return {may_have_gone_through ? Kind::uncertain : Kind::retry_later,
           fmt::format("{}: {}", to_string(call), error.error.message)};
 }
@@ -233,11 +261,10 @@ class App::Session : public std::enable_shared_from_this<Session> {
     std::string method;
     std::string path;
     std::string body;
-    int success = 200;
     std::optional<SteadyClock::time_point> until = {};
   };
   // The answer to the last call when it is a success, else why not.
-  using Done = std::function<void(base::Result<net::Response, DispatchAnswer>)>;
+  using Done = std::function<void(base::Result<net::Response, CallAnswer>)>;
 
   Session(std::shared_ptr<State> state, RepoName repo, Last last, Done done)
       : state_{std::move(state)},
@@ -311,7 +338,7 @@ class App::Session : public std::enable_shared_from_this<Session> {
   }
 
   void on_last(const net::Response& response, std::int64_t installation, const std::string& token) {
-    if (response.status == last_.success) return finish(response);
+    if (response.status == success_of(last_.call)) return finish(response);
     if (response.status == 401) {
       state_->drop_token(installation, token);
       if (!std::exchange(tried_again_, true)) {
@@ -360,7 +387,7 @@ class App::Session : public std::enable_shared_from_this<Session> {
     });
   }
 
-  void finish(DispatchAnswer why_not) {
+  void finish(CallAnswer why_not) {
     if (auto done = std::exchange(done_, nullptr)) done(tl::unexpected{std::move(why_not)});
   }
   void finish(const net::Response& response) {
@@ -383,24 +410,39 @@ App::App(Options options, SigningKey key, net::Client& client, const base::Clock
 App::~App() = default;
 
 void App::dispatch(const RepoName& repo, std::string_view event_type,
-                   std::string_view client_payload, std::function<void(DispatchAnswer)> done) {
+                   std::string_view client_payload, std::function<void(CallAnswer)> done) {
   std::string body = fmt::format(R"({{"event_type":{},"client_payload":{}}})",
                                  json::serialize(json::string{event_type}), client_payload);
   Session::Last last{AppCall::dispatch, "POST", "/repos/" + repo.full_name() + "/dispatches",
-                     std::move(body), 204};
+                     std::move(body)};
   std::make_shared<Session>(state_, repo, std::move(last),
                             [done = std::move(done)](const auto& answer) {
-                              done(answer ? DispatchAnswer{} : answer.error());
+                              done(answer ? CallAnswer{} : answer.error());
                             })
+      ->begin();
+}
+
+void App::call(const RepoName& repo, AppCall which, std::string path, std::string body,
+               std::function<void(CallAnswer)> done) {
+  Session::Last last{which, which == AppCall::get ? "GET" : "POST", std::move(path),
+                     std::move(body)};
+  std::make_shared<Session>(
+      state_, repo, std::move(last),
+      [done = std::move(done)](base::Result<net::Response, CallAnswer> answer) {
+        if (!answer) return done(std::move(answer.error()));
+        CallAnswer sent;
+        sent.content = std::move(answer->body);
+        done(std::move(sent));
+      })
       ->begin();
 }
 
 void App::get(const RepoName& repo, std::string path, SteadyClock::time_point until,
               std::function<void(base::Result<std::string>)> done) {
-  Session::Last last{AppCall::get, "GET", std::move(path), {}, 200, until};
+  Session::Last last{AppCall::get, "GET", std::move(path), {}, until};
   std::make_shared<Session>(
       state_, repo, std::move(last),
-      [done = std::move(done)](base::Result<net::Response, DispatchAnswer> answer) {
+      [done = std::move(done)](base::Result<net::Response, CallAnswer> answer) {
         if (answer) return done(std::move(answer->body));
         done(base::fail(
             answer.error().is_missing ? base::Fault::not_found : base::Fault::unavailable,

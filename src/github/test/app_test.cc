@@ -15,7 +15,7 @@ namespace json = base::json;
 using namespace std::chrono_literals;
 using base::RepoName;
 using base::Time;
-using Kind = DispatchAnswer::Kind;
+using Kind = CallAnswer::Kind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -64,12 +64,12 @@ class AppTest : public ::testing::Test {
     for (const net::ClientResult& one : answers) script_[std::string{call}].push_back(one);
   }
 
-  DispatchAnswer dispatch(std::string_view repo = "o/r") {
-    std::vector<DispatchAnswer> answers;
+  CallAnswer dispatch(std::string_view repo = "o/r") {
+    std::vector<CallAnswer> answers;
     app_.dispatch(RepoName::parse(repo).value(), "pull_request", R"({"delivery_id":"d"})",
-                  [&answers](DispatchAnswer one) { answers.push_back(std::move(one)); });
+                  [&answers](CallAnswer one) { answers.push_back(std::move(one)); });
     EXPECT_EQ(answers.size(), 1U);
-    const DispatchAnswer answer = answers.empty() ? DispatchAnswer{} : answers[0];
+    const CallAnswer answer = answers.empty() ? CallAnswer{} : answers[0];
     EXPECT_THAT(answer.reason, Not(HasSubstr("ghs_")));
     EXPECT_THAT(answer.reason, Not(HasSubstr("eyJ")));
     return answer;
@@ -93,7 +93,7 @@ class AppTest : public ::testing::Test {
 };
 
 TEST_F(AppTest, GoesThroughThreeCalls) {
-  const DispatchAnswer answer = dispatch();
+  const CallAnswer answer = dispatch();
   EXPECT_EQ(answer.kind, Kind::sent);
   EXPECT_EQ(answer.reason, "");
   EXPECT_THAT(calls(), ElementsAre(k_installation, k_token, k_dispatch));
@@ -207,7 +207,7 @@ TEST_F(AppTest, NoAnswerIsUncertainOnlyForTheDispatchAndOnlyWhenItMayHaveLeft) {
   script(k_dispatch, {no_answer(false)});
   EXPECT_EQ(dispatch().kind, Kind::retry_later);
   script(k_dispatch, {no_answer(true)});
-  const DispatchAnswer answer = dispatch();
+  const CallAnswer answer = dispatch();
   EXPECT_EQ(answer.kind, Kind::uncertain);
   EXPECT_THAT(answer.reason, HasSubstr("the dispatch: api.test does not answer"));
 }
@@ -222,11 +222,11 @@ TEST_F(AppTest, CallsInProgressOutliveIt) {
     }
     std::function<void(net::ClientResult)>& slot_;
   } client{pending};
-  std::optional<DispatchAnswer> answer;
+  std::optional<CallAnswer> answer;
   {
     App app{{.app_id = "1"}, key(), client, clock_};
     app.dispatch(RepoName::parse("o/r").value(), "push", "{}",
-                 [&](DispatchAnswer one) { answer = std::move(one); });
+                 [&](CallAnswer one) { answer = std::move(one); });
     EXPECT_FALSE(answer);
   }
   const auto finish = std::exchange(pending, nullptr);
@@ -330,7 +330,7 @@ TEST(Judge, Table) {
       {dispatch, 408, {}, "", Kind::uncertain},
   };
   for (const Case& one : cases) {
-    const DispatchAnswer answer =
+    const CallAnswer answer =
         judge(one.call, net::Response{one.status, one.headers, one.body}, at(k_now_s));
     SCOPED_TRACE(answer.reason);
     EXPECT_EQ(answer.kind, one.kind);
@@ -343,7 +343,7 @@ TEST(Judge, Table) {
 }
 
 TEST(Judge, QuotesGitHubsMessageAndNoMore) {
-  const DispatchAnswer answer = judge(
+  const CallAnswer answer = judge(
       AppCall::dispatch,
       net::Response{422, {}, R"({"message":"Invalid\u001b[2J request","token":"ghs_x"})"}, at(0));
   EXPECT_EQ(answer.reason, "the dispatch was answered 422: Invalid\xEF\xBF\xBD[2J request");

@@ -88,10 +88,17 @@ struct Key {
   std::string job_name;
 };
 
-Result<std::optional<std::pair<std::int64_t, Job>>> find_job(store::Tx& tx, const Key& key) {
+struct StoredJob {
+  std::int64_t id = 0;
+  Level level = Level::L1;  // when it was first reported
+  Job job;
+};
+
+Result<std::optional<StoredJob>> find_job(store::Tx& tx, const Key& key) {
   auto rows = tx.query(
       "SELECT id, state, conclusion, concluded_by, completed_first, started_at, completed_at, "
-      "queue_us, execution_us FROM jobs WHERE delivery_id = $1 AND repo_key = $2 AND run_id = $3 "
+      "queue_us, execution_us, level FROM jobs WHERE delivery_id = $1 AND repo_key = $2 AND run_id "
+      "= $3 "
       "AND run_attempt = $4 AND job_name = $5",
       {key.delivery_id, key.repo_key, key.run_id, key.run_attempt, key.job_name});
   if (!rows) return tl::unexpected(rows.error());
@@ -111,7 +118,7 @@ Result<std::optional<std::pair<std::int64_t, Job>>> find_job(store::Tx& tx, cons
   job.completed_at = row.optional_time(6);
   job.queue = duration(7);
   job.execution = duration(8);
-  return std::pair{row.integer(0), job};
+  return StoredJob{row.integer(0), parse_level(row.text(9)).value_or(Level::L1), job};
 }
 
 std::optional<std::int64_t> micros(const std::optional<base::Duration>& duration) {
@@ -238,6 +245,17 @@ Result<std::int64_t> attempt_for(store::Tx& tx, const Key& key,
   return last + 1;
 }
 
+Result<void> show_reported(store::Tx& tx, const CheckOptions& checks, const Key& key,
+                           const Reporter& reporter, const std::optional<std::string>& replaced,
+                           Time now) {
+  const auto found = find_job(tx, key);
+  if (!found) return tl::unexpected(found.error());
+  if (!*found) return {};
+  auto shown = show_job(tx, checks, {(*found)->id, reporter.level, reporter.device, replaced}, now);
+  if (!shown) return tl::unexpected(shown.error());
+  return {};
+}
+
 net::Response ignored(std::string_view reason) {
   return answer_json(200, {{"ok", true}, {"status", "ignored"}, {"reason", reason}});
 }
@@ -352,7 +370,7 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
     if (!origin) return tl::unexpected(origin.error());
     auto found = find_job(tx, key);
     if (!found) return tl::unexpected(found.error());
-    const auto was = [&found] { return *found ? std::optional{(*found)->second} : std::nullopt; };
+    const auto was = [&found] { return *found ? std::optional{(*found)->job} : std::nullopt; };
     const auto dispatched_at = terms.run_attempt == 1 ? origin->dispatched_at : std::nullopt;
     auto next = advance(was(), report, dispatched_at, now);
     if (!next && body.is_periodic()) {
@@ -367,11 +385,11 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
       return base::fail(Fault::conflict,
                         "field workflow.conclusion: '" + body.conclusion.value_or("null") +
                             "' contradicts the earlier '" +
-                            (*found)->second.conclusion.value_or("null") + "' of this job",
+                            (*found)->job.conclusion.value_or("null") + "' of this job",
                         "a re-run must raise workflow.run_attempt");
     const bool changes = next->effect == Effect::advanced || next->effect == Effect::replaced;
     if (changes) {
-      const auto changed = *found ? update_job(tx, (*found)->first, next->job, body)
+      const auto changed = *found ? update_job(tx, (*found)->id, next->job, body)
                                   : insert_job(tx, key, reporter, *origin, body, next->job, now);
       if (!changed) return tl::unexpected(changed.error());
     } else if (body.status == JobState::completed && (body.results_digest || body.combination)) {
@@ -379,19 +397,25 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
       auto filled = tx.execute(
           "UPDATE jobs SET results_digest = COALESCE(results_digest, $1), "
           "word_combination = COALESCE(word_combination, $2) WHERE id = $3",
-          {body.results_digest, body.combination, (*found)->first});
+          {body.results_digest, body.combination, (*found)->id});
       if (!filled) return tl::unexpected(filled.error());
     }
     Recorded recorded{next->effect, next->job, key.run_attempt};
-    if (next->effect == Effect::replaced) recorded.replaced = (*found)->second.conclusion;
+    if (next->effect == Effect::replaced) recorded.replaced = (*found)->job.conclusion;
     if (changes && terms.forward) {
       const auto job = find_job(tx, key);
       if (!job) return tl::unexpected(job.error());
-      const Forwarded what{(*job)->first, reporter.repo, reporter.level, next->job,
+      const Forwarded what{(*job)->id, reporter.repo, reporter.level, next->job,
                            body.status == JobState::completed};
       if (auto queued = forward_report(tx, what, *terms.forward, now); !queued)
         return tl::unexpected(queued.error());
     }
+    // A job may have been at L3 when it began, and is shown as running then.
+    const Level level = std::max(reporter.level, *found ? (*found)->level : Level::L1);
+    if (terms.checks != nullptr && changes && origin->pr_number && level >= Level::L3)
+      if (auto shown = show_reported(tx, *terms.checks, key, reporter, recorded.replaced, now);
+          !shown)
+        return tl::unexpected(shown.error());
     return recorded;
   });
 }
@@ -399,28 +423,60 @@ Result<Recorded> record_report(store::Store& store, const Reporter& reporter,
 Result<std::int64_t> conclude_run(store::Store& store, const base::RepoName& repo,
                                   std::string_view delivery_id, std::string_view run_id,
                                   std::string_view conclusion, Time now) {
+  // Only local jobs are known to be over: they show nothing on a pull request.
+  const Allowlist nobody;
   return store.write_value([&](store::Tx& tx) -> Result<std::int64_t> {
     auto open = tx.query(
-        "SELECT run_attempt, job_name FROM jobs WHERE delivery_id = $1 AND repo_key = $2 "
-        "AND run_id = $3 AND state = 'in_progress'",
+        "SELECT id FROM jobs WHERE delivery_id = $1 AND repo_key = $2 AND run_id = $3 "
+        "AND state = 'in_progress'",
         {delivery_id, repo.key(), run_id});
     if (!open) return tl::unexpected(open.error());
-    for (const auto& row : *open) {
-      const auto found = find_job(tx, {std::string{delivery_id}, repo.key(), std::string{run_id},
-                                       row.integer(0), row.text(1)});
-      if (!found) return tl::unexpected(found.error());
-      const auto next = advance((*found)->second, {ReportKind::expired, std::string{conclusion}},
-                                std::nullopt, now);
-      const Job& job = next->job;
-      auto changed = tx.execute(
-          "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
-          "execution_us = $5 WHERE id = $6",
-          {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
-           micros(job.execution), (*found)->first});
-      if (!changed) return tl::unexpected(changed.error());
-    }
+    for (const auto& row : *open)
+      if (auto done = conclude_job(tx, row.integer(0), conclusion, {nobody}, now); !done)
+        return tl::unexpected(done.error());
     return std::ssize(*open);
   });
+}
+
+Result<std::optional<std::string>> conclude_job(store::Tx& tx, std::int64_t id,
+                                                std::string_view conclusion,
+                                                const ConclusionTerms& terms, Time now) {
+  auto rows = tx.query(
+      "SELECT delivery_id, repo_key, run_id, run_attempt, job_name, repo FROM jobs WHERE id = $1 "
+      "AND state = 'in_progress'",
+      {id});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty()) return std::nullopt;
+  const auto& row = rows->front();
+  const Key key{row.text(0), row.text(1), row.text(2), row.integer(3), row.text(4)};
+  const auto found = find_job(tx, key);
+  if (!found) return tl::unexpected(found.error());
+  const auto next =
+      advance((*found)->job, {ReportKind::expired, std::string{conclusion}}, std::nullopt, now);
+  const Job& job = next->job;
+  auto changed = tx.execute(
+      "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
+      "execution_us = $5 WHERE id = $6",
+      {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
+       micros(job.execution), id});
+  if (!changed) return tl::unexpected(changed.error());
+  const auto repo = base::RepoName::parse(row.text(5));
+  if (!repo) return tl::unexpected(repo.error());
+  const Backend* backend = terms.allowlist.find(*repo);
+  JobReported reported{.job = id};
+  if (backend != nullptr) {
+    reported.level = backend->level;
+    reported.device = backend->device;
+  }
+  if (terms.checks != nullptr)
+    if (auto shown = show_job(tx, *terms.checks, reported, now); !shown)
+      return tl::unexpected(shown.error());
+  if (terms.forwards) {
+    const Level level = backend != nullptr ? backend->level : (*found)->level;
+    if (auto queued = forward_conclusion(tx, {id, *repo, level, job, true}, now); !queued)
+      return tl::unexpected(queued.error());
+  }
+  return key.delivery_id;
 }
 
 tl::expected<Reporter, net::Response> admit(const base::RepoName& repo, const Allowlist& allowlist,
@@ -490,6 +546,7 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   }
 
   ReportTerms terms{.run_attempt = attempt, .commit = commit, .window = options_.report_window};
+  terms.checks = options_.checks;
   if (options_.forwards) terms.forward = request.body;
   const auto recorded = record_report(store_, *reporter, *body, terms, now);
   if (!recorded) return refuse(recorded.error(), refused);

@@ -80,6 +80,14 @@ Result<UpstreamEvent> read_pull_request(const json::value& body) {
     *into = base::to_utf8(*text, k_text_limit);
   }
   event.pr_title = optional_text(body, "pull_request.title", k_title_limit);
+  event.pr_is_open = optional_text(body, "pull_request.state").value_or("open") != "closed" &&
+                     event.action != "closed";
+  const auto home = optional_text(body, "repository.full_name");
+  const auto head = optional_text(body, "pull_request.head.repo.full_name");
+  if (home && head && base::to_lower_ascii(*home) == base::to_lower_ascii(*head))
+    event.own_branch = base::to_lower_ascii(*event.head_ref);
+  if (const auto text = optional_text(body, "pull_request.updated_at"))
+    if (const auto time = base::parse_rfc3339(*text)) event.pr_updated_at = *time;
   if (const auto* labels = base::find(body, "pull_request.labels");
       labels != nullptr && labels->is_array())
     for (const json::value& label : labels->get_array())
@@ -140,7 +148,7 @@ Routed route(std::string_view type, const json::object& body, const base::RepoNa
     constexpr std::array<std::string_view, 4> forwarded{"opened", "reopened", "synchronize",
                                                         "closed"};
     if (std::ranges::find(forwarded, action) != forwarded.end()) return {Route::dispatch, {}};
-    if (action == "labeled") {
+    if (action == "labeled" || action == "unlabeled") {
       const auto* label = body.if_contains("label");
       const auto* named = label == nullptr ? nullptr : label->if_object();
       if (named != nullptr && text_at(*named, "name").starts_with(label_prefix))

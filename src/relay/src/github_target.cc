@@ -6,8 +6,8 @@
 namespace crosscheck::relay {
 namespace {
 
-Answer::Kind kind_of(github::DispatchAnswer::Kind kind) {
-  using Theirs = github::DispatchAnswer::Kind;
+Answer::Kind kind_of(github::CallAnswer::Kind kind) {
+  using Theirs = github::CallAnswer::Kind;
   switch (kind) {
     case Theirs::sent:
       return Answer::Kind::sent;
@@ -47,7 +47,7 @@ void GithubTarget::send(Dispatch dispatch, std::function<void(Answer)> done) {
   }
   ++*sending_;
   app_.dispatch(dispatch.repo, dispatch.event_type, **payload,
-                [sending = sending_, done = std::move(done)](github::DispatchAnswer answer) {
+                [sending = sending_, done = std::move(done)](github::CallAnswer answer) {
                   --*sending;
                   done({kind_of(answer.kind), answer.not_before, std::move(answer.reason)});
                 });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
+#include "accept_again.h"
 #include "arm_again.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
@@ -10,6 +11,8 @@
 #include "crosscheck/github/webhook.h"
 #include "crosscheck/relay/answer.h"
 #include "crosscheck/relay/dispatcher.h"
+#include "crosscheck/relay/github_calls.h"
+#include "crosscheck/relay/rerun.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -18,15 +21,6 @@ using base::Fault;
 using base::Result;
 namespace json = base::json;
 namespace log = base::log;
-
-Result<Accepted> accept_again(store::Tx& tx, std::string_view delivery_id, base::Time now) {
-  auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
-  if (!rows) return tl::unexpected(rows.error());
-  const std::int64_t id = rows->front().integer(0);
-  const auto armed = arm_again(tx, "delivery = $1", id, now);
-  if (!armed) return tl::unexpected(armed.error());
-  return Accepted{id, true, *armed};
-}
 
 // A report that echoes a deeper one could not be read. GitHub's events have 6 levels.
 constexpr int k_depth_limit = 32;
@@ -48,9 +42,33 @@ net::Response ignored(std::string_view reason) {
 
 }  // namespace
 
+Result<std::optional<std::int64_t>> note_delivery(store::Tx& tx, std::string_view delivery_id,
+                                                  std::string_view type, std::string_view action,
+                                                  base::Time now) {
+  auto rows = tx.query(
+      "INSERT INTO deliveries (delivery_id, event_type, action, received_at) VALUES ($1, $2, $3, "
+      "$4) "
+      "ON CONFLICT (delivery_id) DO NOTHING RETURNING id",
+      {delivery_id, type, action, now});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty()) return std::nullopt;
+  return rows->front().integer(0);
+}
+
+Result<Again> accept_again(store::Tx& tx, std::string_view delivery_id, base::Time now) {
+  auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery_id});
+  if (!rows) return tl::unexpected(rows.error());
+  const std::int64_t id = rows->front().integer(0);
+  const auto dispatches = arm_again(tx, "delivery = $1", id, now);
+  if (!dispatches) return tl::unexpected(dispatches.error());
+  const auto calls = arm_calls_again(tx, "delivery = $1", id, now);
+  if (!calls) return tl::unexpected(calls.error());
+  return Again{id, *dispatches + *calls};
+}
+
 Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
                         std::string_view delivery_id, const UpstreamEvent& event,
-                        std::string_view body, base::Time now) {
+                        std::string_view body, base::Time now, const CheckOptions* checks) {
   json::array label_names;
   for (const std::string& label : event.labels) label_names.emplace_back(label);
   const std::string labels = json::serialize(label_names);
@@ -66,8 +84,15 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
          event.pr_number, event.pr_title, event.head_sha, event.head_ref, event.base_sha,
          event.base_ref, event.git_ref, event.sender, labels, bytes, now});
     if (!inserted) return tl::unexpected(inserted.error());
-    if (inserted->empty()) return accept_again(tx, delivery_id, now);
+    if (inserted->empty()) {
+      const auto again = accept_again(tx, delivery_id, now);
+      if (!again) return tl::unexpected(again.error());
+      return Accepted{again->event, true, again->armed};
+    }
     Accepted accepted{inserted->front().integer(0), false, 0};
+    if (checks != nullptr)
+      if (auto noted = note_pull_request(tx, event, now); !noted)
+        return tl::unexpected(noted.error());
     if (event.supersedes()) {
       auto withdrawn = tx.execute(
           "UPDATE dispatches SET state = 'withdrawn', last_error = $1 WHERE state = 'pending' AND "
@@ -86,6 +111,10 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
            backend.device.empty() ? std::nullopt : std::optional{backend.device}, now});
       if (!queued) return tl::unexpected(queued.error());
       ++accepted.dispatches;
+      if (checks == nullptr) continue;
+      if (auto opened = open_stable_check(tx, backend, event, accepted.event, checks->stable, now);
+          !opened)
+        return tl::unexpected(opened.error());
     }
     if (accepted.dispatches > 0) tx.notify(k_dispatch_channel);
     return accepted;
@@ -123,16 +152,15 @@ net::Response IntakeHandler::handle(const net::Request& request) {
     case Routed::Route::ignore:
       return ignored(routed.reason);
     case Routed::Route::label:
-      return ignored("no check runs are kept yet that a label would show");
     case Routed::Route::rerun:
-      return ignored("no check runs are kept yet that could run again");
+      return show_or_rerun(routed.route, type, delivery_id, *body);
     case Routed::Route::dispatch:
       break;
   }
   const auto event = read_event(type, *body);
   if (!event) return refuse(event.error(), refused);
-  const auto accepted =
-      accept(store_, *allowlist_.current(), delivery_id, *event, request.body, clock_.now());
+  const auto accepted = accept(store_, *allowlist_.current(), delivery_id, *event, request.body,
+                               clock_.now(), checks_);
   if (!accepted) return refuse(accepted.error(), refused);
   log::info("webhook", {{"delivery", delivery_id},
                         {"event", type},
@@ -147,6 +175,44 @@ net::Response IntakeHandler::handle(const net::Request& request) {
     return answer_json(200, answer);
   }
   answer["dispatches"] = accepted->dispatches;
+  return answer_json(202, answer);
+}
+
+// A label changed, or somebody wants a run again.
+net::Response IntakeHandler::show_or_rerun(Routed::Route route, std::string_view type,
+                                           std::string_view delivery_id, const json::value& body) {
+  if (checks_ == nullptr) return ignored("this relay shows no check runs on pull requests");
+  const auto allowlist = allowlist_.current();
+  const bool is_label = route == Routed::Route::label;
+  Result<Asked> asked = Asked{};
+  if (is_label) {
+    const auto event = read_event(type, body);
+    // Today's relay answers so, and nobody can do anything about it.
+    if (!event) return ignored("missing pr context: " + event.error().message);
+    const auto label = base::require_string(body, "label.name");
+    if (!label) return refuse(label.error(), "webhook.refused");
+    asked = accept_label(store_, *allowlist, *checks_, delivery_id, *event, *label, clock_.now());
+  } else {
+    asked = accept_rerun(store_, *allowlist, *checks_, delivery_id, type, body, clock_.now());
+  }
+  if (!asked) return refuse(asked.error(), "webhook.refused");
+  if (!asked->ignored.empty()) {
+    log::info("webhook.ignored", {{"delivery", delivery_id}, {"reason", asked->ignored}});
+    return ignored(asked->ignored);
+  }
+  log::info("webhook", {{"delivery", delivery_id},
+                        {"event", type},
+                        {"queued", asked->queued.size()},
+                        {"duplicate", asked->duplicate}});
+  json::object answer{{"ok", true}, {"event", asked->event}};
+  if (asked->duplicate) {
+    answer["duplicate"] = true;
+    answer["armed_again"] = asked->armed;
+    return answer_json(200, answer);
+  }
+  json::array queued;
+  for (const std::string& name : asked->queued) queued.emplace_back(name);
+  answer[is_label ? "created_check_runs" : "rerun"] = std::move(queued);
   return answer_json(202, answer);
 }
 

@@ -33,19 +33,30 @@ Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allow
       clock_{clock},
       allowlist_{allowlist},
       options_{std::move(options)},
+      checks_{options_.checks ? &*options_.checks : nullptr},
       limiter_{options_.rate_limit_per_minute},
-      intake_{store, allowlist, clock, options_.intake},
+      intake_{store, allowlist, clock, options_.intake, checks_},
       callback_{store,
                 allowlist,
                 clock,
                 limiter_,
                 {.verify = options_.verify_token,
                  .find_commit = options_.find_commit,
+                 .checks = checks_,
                  .forwards = options_.forward_to.has_value(),
                  .report_window = options_.report_window}},
       results_{store, allowlist, clock, options_.verify_token, limiter_},
       admin_{store, clock},
-      dispatcher_{store, clock, target, options_.dispatcher} {
+      dispatcher_{store, clock, target, options_.dispatcher},
+      sweeper_{store,
+               clock,
+               allowlist,
+               checks_,
+               {.job_timeout = options_.sweeper.job_timeout,
+                .interval = options_.sweeper.interval,
+                .forwards = options_.forward_to.has_value()}} {
+  if (options_.calls != nullptr)
+    calls_.emplace(store, clock, *options_.calls, allowlist, options_.call_outbox);
   if (options_.forward_to)
     forwarder_ = std::make_unique<Forwarder>(store, clock, *options_.client, *options_.forward_to);
 }
@@ -150,6 +161,8 @@ net::Response Relay::metrics() {
 void Relay::start() {
   dispatcher_.start();
   if (forwarder_) forwarder_->start();
+  if (calls_) calls_->start();
+  sweeper_.start();
   periodic_ = std::thread{[this] { run_periodic(); }};
 }
 
@@ -194,8 +207,10 @@ void Relay::stop(base::Duration grace) {
     wake_.notify_all();
   }
   if (periodic_.joinable()) periodic_.join();
+  sweeper_.stop();
   dispatcher_.stop(grace);
   if (forwarder_) forwarder_->stop(grace);
+  if (calls_) calls_->stop(grace);
 }
 
 }  // namespace crosscheck::relay

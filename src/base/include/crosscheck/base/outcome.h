@@ -59,6 +59,7 @@ class OutcomeCounts {
     return counts_[static_cast<std::size_t>(outcome)];
   }
   [[nodiscard]] std::int64_t total() const;
+  [[nodiscard]] std::int64_t passes() const;    // passed + xfailed + xpassed
   [[nodiscard]] std::int64_t failures() const;  // failed + crashed + timed_out
   [[nodiscard]] std::int64_t faults() const;    // environment_error + harness_error
   friend bool operator==(const OutcomeCounts&, const OutcomeCounts&) = default;

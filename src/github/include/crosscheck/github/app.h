@@ -17,10 +17,10 @@
 
 namespace crosscheck::github {
 
-// What came of one dispatch.
-struct DispatchAnswer {
+// What came of one call.
+struct CallAnswer {
   enum class Kind : std::uint8_t {
-    sent,         // GitHub has it (204)
+    sent,         // GitHub has done it
     rejected,     // refused, and would be again: a person must act
     retry_later,  // not taken, may be tried again
     uncertain,    // may or may not have been taken: no answer after it was sent, or a 5xx
@@ -29,15 +29,23 @@ struct DispatchAnswer {
   std::string reason = {};                    // why not; holds no secret
   std::optional<base::Time> not_before = {};  // when GitHub said so
   bool is_missing = false;                    // of a GET: GitHub has nothing there (404, 422)
+  std::string content = {};                   // of `sent`: the answer's body
 };
 
 // Which call an answer is to: what it means depends on it.
-enum class AppCall : std::uint8_t { installation, access_token, dispatch, get };
+enum class AppCall : std::uint8_t {
+  installation,
+  access_token,
+  dispatch,
+  get,
+  create_check_run,  // POST /repos/{owner}/{repo}/check-runs
+  rerun,             // POST /repos/{owner}/{repo}/actions/runs/{id}/rerun, …/rerun-failed-jobs
+};
 // What `response` means for the request as a whole, when it is not the call's success (200, 201,
-// 204).
-[[nodiscard]] DispatchAnswer judge(AppCall call, const net::Response& response, base::Time now);
+// 204). A run that GitHub will not start again because it is running is as good as started.
+[[nodiscard]] CallAnswer judge(AppCall call, const net::Response& response, base::Time now);
 // The same for no answer.
-[[nodiscard]] DispatchAnswer judge(AppCall call, const net::ClientError& error);
+[[nodiscard]] CallAnswer judge(AppCall call, const net::ClientError& error);
 
 // How many calls GitHub still takes, as its last answer said.
 struct ApiBudget {
@@ -48,8 +56,9 @@ struct ApiBudget {
   base::Time resets_at{};
 };
 
-// A GitHub App that sends repository_dispatch events and reads from the API. Installation ids and
-// their tokens are kept in memory, a token until a minute before it expires. Thread-safe.
+// A GitHub App that sends repository_dispatch events, makes check runs, starts runs again, and
+// reads from the API. Installation ids and their tokens are kept in memory, a token until a minute
+// before it expires. Thread-safe.
 class App {
  public:
   struct Options {
@@ -67,7 +76,12 @@ class App {
   // the text of a JSON object. `done` is called exactly once, on the client's thread: it must not
   // block.
   void dispatch(const base::RepoName& repo, std::string_view event_type,
-                std::string_view client_payload, std::function<void(DispatchAnswer)> done);
+                std::string_view client_payload, std::function<void(CallAnswer)> done);
+
+  // One of the calls after `dispatch`, to `path` ("/repos/…", with its query) as the installation
+  // on `repo`. `body` is the text of a JSON value, empty for none. `done` as of `dispatch`.
+  void call(const base::RepoName& repo, AppCall which, std::string path, std::string body,
+            std::function<void(CallAnswer)> done);
 
   // GET of `path` ("/repos/…", with its query) as the installation on `repo`: the answer's body
   // when it is 200, `not_found` for 404 and 422 to this very call, `unavailable` for all else and

@@ -9,6 +9,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/result.h"
 #include "crosscheck/relay/allowlist_file.h"
+#include "crosscheck/relay/checks.h"
 #include "crosscheck/relay/commit_check.h"
 #include "crosscheck/relay/forward.h"
 #include "crosscheck/relay/identity.h"
@@ -60,6 +61,7 @@ struct ReportTerms {
   CommitState commit = CommitState::verified;    // of nightly reports
   std::optional<base::Duration> window = {};     // see CallbackOptions
   std::optional<std::string_view> forward = {};  // the body, where another HUD wants it
+  const CheckOptions* checks = nullptr;          // null: nothing is shown on pull requests
 };
 struct Recorded {
   Effect effect = Effect::advanced;
@@ -82,10 +84,24 @@ struct Recorded {
                                                       std::string_view run_id,
                                                       std::string_view conclusion, base::Time now);
 
+// What follows when the relay itself ends a job.
+struct ConclusionTerms {
+  const Allowlist& allowlist;
+  const CheckOptions* checks = nullptr;  // null: nothing is shown on pull requests
+  bool forwards = false;                 // another HUD wants to know
+};
+// Completes one job (its row) that is in progress, as the relay's own word; timed_out for a job
+// that went silent. Its delivery id when there was something to complete.
+[[nodiscard]] base::Result<std::optional<std::string>> conclude_job(store::Tx& tx, std::int64_t id,
+                                                                    std::string_view conclusion,
+                                                                    const ConclusionTerms& terms,
+                                                                    base::Time now);
+
 struct CallbackOptions {
   VerifyToken verify;
-  FindCommit find_commit = {};  // empty: nobody can be asked
-  bool forwards = false;        // another HUD wants what changes
+  FindCommit find_commit = {};           // empty: nobody can be asked
+  bool forwards = false;                 // another HUD wants what changes
+  const CheckOptions* checks = nullptr;  // outlives it; null: nothing is shown on pull requests
   // How long after its dispatch a delivery may be reported on; none: for ever.
   std::optional<base::Duration> report_window = {};
 };

@@ -9,6 +9,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/base/result.h"
+#include "crosscheck/base/time.h"
 #include "crosscheck/relay/allowlist.h"
 
 namespace crosscheck::relay {
@@ -27,6 +28,11 @@ struct UpstreamEvent {
   std::optional<std::string> git_ref;  // of a push: the whole ref
   std::optional<std::string> sender;
   std::vector<std::string> labels;
+  // Of a pull request: its state after the event, its head where that is a branch of the upstream
+  // itself (lower case), and the time upstream gives it.
+  bool pr_is_open = true;
+  std::optional<std::string> own_branch;
+  std::optional<base::Time> pr_updated_at;
   std::optional<std::vector<std::string>>
       changed_files;  // of a push; nothing when not all are known
 
@@ -39,7 +45,8 @@ struct UpstreamEvent {
 // The events the relay looks at; others are answered before their signature is.
 [[nodiscard]] bool is_supported_event(std::string_view type);
 
-// What is to be done with a webhook.
+// What is to be done with a webhook. `label`: one of a device was put on a pull request, or taken
+// off. `rerun`: somebody wants a check run, or a suite of them, again.
 struct Routed {
   enum class Route : std::uint8_t { dispatch, label, rerun, ignore };
   Route route = Route::ignore;
@@ -48,7 +55,7 @@ struct Routed {
 [[nodiscard]] Routed route(std::string_view type, const base::json::object& body,
                            const base::RepoName& upstream, std::string_view label_prefix);
 
-// Of a body that is routed to `dispatch`. The error names the field.
+// Of a body that is routed to `dispatch` or `label`. The error names the field.
 [[nodiscard]] base::Result<UpstreamEvent> read_event(std::string_view type,
                                                      const base::json::value& body);
 

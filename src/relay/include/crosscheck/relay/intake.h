@@ -9,6 +9,7 @@
 #include "crosscheck/base/time.h"
 #include "crosscheck/net/http.h"
 #include "crosscheck/relay/allowlist_file.h"
+#include "crosscheck/relay/checks.h"
 #include "crosscheck/relay/event.h"
 #include "crosscheck/store/store.h"
 
@@ -21,12 +22,13 @@ struct Accepted {
   bool duplicate = false;
   std::int64_t dispatches = 0;  // new ones; of a duplicate: dead ones that were armed again
 };
-// Keeps the event and one dispatch for each backend that wants it, in one transaction; withdraws
-// what it supersedes. The same delivery id again changes nothing but to arm dead dispatches again.
+// Keeps the event and one dispatch for each backend that wants it, in one transaction, with what of
+// it is shown on the pull request (`checks`: null where nothing is); withdraws what it supersedes.
+// The same delivery id again changes nothing but to arm again what died of it.
 [[nodiscard]] base::Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
                                             std::string_view delivery_id,
                                             const UpstreamEvent& event, std::string_view body,
-                                            base::Time now);
+                                            base::Time now, const CheckOptions* checks = nullptr);
 
 struct IntakeOptions {
   base::RepoName upstream;
@@ -34,19 +36,28 @@ struct IntakeOptions {
   std::vector<std::string> webhook_secrets;  // any of them
 };
 
-// POST /github/webhook. Thread-safe.
+// POST /github/webhook. `checks` outlives it; null: nothing is shown on pull requests. Thread-safe.
 class IntakeHandler {
  public:
   IntakeHandler(store::Store& store, const AllowlistFile& allowlist, const base::Clock& clock,
-                IntakeOptions options)
-      : store_{store}, allowlist_{allowlist}, clock_{clock}, options_{std::move(options)} {}
+                IntakeOptions options, const CheckOptions* checks = nullptr)
+      : store_{store},
+        allowlist_{allowlist},
+        clock_{clock},
+        options_{std::move(options)},
+        checks_{checks} {}
   [[nodiscard]] net::Response handle(const net::Request& request);
 
  private:
+  [[nodiscard]] net::Response show_or_rerun(Routed::Route route, std::string_view type,
+                                            std::string_view delivery_id,
+                                            const base::json::value& body);
+
   store::Store& store_;
   const AllowlistFile& allowlist_;
   const base::Clock& clock_;
   const IntakeOptions options_;
+  const CheckOptions* const checks_;
 };
 
 }  // namespace crosscheck::relay

@@ -13,10 +13,12 @@
 #include "crosscheck/relay/callback.h"
 #include "crosscheck/relay/dispatcher.h"
 #include "crosscheck/relay/forward.h"
+#include "crosscheck/relay/github_calls.h"
 #include "crosscheck/relay/intake.h"
 #include "crosscheck/relay/metrics.h"
 #include "crosscheck/relay/providers_file.h"
 #include "crosscheck/relay/results.h"
+#include "crosscheck/relay/sweeper.h"
 #include "crosscheck/store/lease.h"
 
 namespace crosscheck::relay {
@@ -26,6 +28,11 @@ struct RelayOptions {
   VerifyToken verify_token;
   FindCommit find_commit = {};  // empty: there is nobody to ask
   DispatcherOptions dispatcher;
+  // What is shown on pull requests, and where calls for it go (outlives the relay); none: nothing.
+  std::optional<CheckOptions> checks = std::nullopt;
+  CallTarget* calls = nullptr;
+  OutboxOptions call_outbox = {};
+  SweeperOptions sweeper = {};
   int rate_limit_per_minute = 100;
   std::optional<ForwardOptions> forward_to = std::nullopt;     // another HUD; needs `client`
   std::optional<base::Duration> report_window = std::nullopt;  // see CallbackOptions
@@ -70,6 +77,7 @@ class Relay {
   const base::Clock& clock_;
   AllowlistFile& allowlist_;
   const RelayOptions options_;
+  const CheckOptions* const checks_;  // of `options_`, or null
   RateLimiter limiter_;
   IntakeHandler intake_;
   CallbackHandler callback_;
@@ -77,6 +85,8 @@ class Relay {
   AdminHandler admin_;
   Dispatcher dispatcher_;
   std::unique_ptr<Forwarder> forwarder_;  // or null
+  std::optional<CallSender> calls_;
+  Sweeper sweeper_;
   Metrics metrics_;
   std::mutex mutex_;
   std::condition_variable wake_;
