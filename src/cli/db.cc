@@ -13,7 +13,7 @@ using base::ExitCode;
 using base::Result;
 
 // What grows, and what a person asks about first.
-constexpr std::array k_tables{"deliveries", "dispatches", "jobs",         "result_files",
+constexpr std::array k_tables{"deliveries", "dispatches", "github_calls", "jobs",    "result_files",
                               "runs",       "tests",      "test_results", "backends"};
 
 struct Status {

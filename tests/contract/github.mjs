@@ -18,6 +18,10 @@ const OPERATIONS = [
   ['POST', '/app/installations/{installation_id}/access_tokens', 'accessToken'],
   ['POST', '/repos/{owner}/{repo}/dispatches', 'dispatch'],
   ['GET', '/repos/{owner}/{repo}/commits/{ref}', 'commit'],
+  ['POST', '/repos/{owner}/{repo}/check-runs', 'createCheckRun'],
+  ['GET', '/repos/{owner}/{repo}/check-suites/{check_suite_id}/check-runs', 'suiteCheckRuns'],
+  ['POST', '/repos/{owner}/{repo}/actions/runs/{run_id}/rerun-failed-jobs', 'rerun'],
+  ['POST', '/repos/{owner}/{repo}/actions/runs/{run_id}/rerun', 'rerun'],
 ].map(([method, path, handler]) => ({
   method,
   path,
@@ -72,13 +76,15 @@ export class GitHubDouble {
     const {privateKey, publicKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
     this.privateKeyPem = privateKey.export({type: 'pkcs1', format: 'pem'});
     this.publicKey = createPublicKey(publicKey.export({type: 'spki', format: 'pem'}));
-    // By lower-case name: {id: installation, script: what the next dispatches are answered, accepted: []}
+    // By lower-case name: {id: installation, script: what the next calls that change something are answered,
+    // accepted: dispatches, checkRuns, reruns: of its runs, running: those that cannot be started again}
     this.repositories = new Map(
       repositories.map((name, index) => [
         name.toLowerCase(),
-        {id: 100 + index, script: [], accepted: []},
+        {id: 100 + index, script: [], accepted: [], checkRuns: [], reruns: [], running: new Set()},
       ]),
     );
+    this.suites = new Map(); // id -> check runs
     this.tokens = new Map(); // token -> {installation, expires}
     this.commits = new Set(); // shas, of every repository
     this.commitMode = 'serve'; // or a status, or 'hang'
@@ -102,7 +108,7 @@ export class GitHubDouble {
     await once(this.server, 'close');
   }
 
-  // The answers to the next dispatches of a repository, in order; afterwards each succeeds. An answer is
+  // The answers to the next dispatches, check runs and re-runs of a repository, in order; afterwards each succeeds. An answer is
   // {status, headers?, accepts?} (accepts: GitHub acts on it all the same) or 'hang'.
   script(repository, answers) {
     this.repositories.get(repository.toLowerCase()).script.push(...answers);
@@ -110,6 +116,14 @@ export class GitHubDouble {
 
   accepted(repository) {
     return this.repositories.get(repository.toLowerCase()).accepted;
+  }
+
+  checkRuns(repository) {
+    return this.repositories.get(repository.toLowerCase()).checkRuns;
+  }
+
+  reruns(repository) {
+    return this.repositories.get(repository.toLowerCase()).reruns;
   }
 
   // As when the hour of every installation token is over.
@@ -259,34 +273,109 @@ export class GitHubDouble {
     };
   }
 
-  _dispatch({parameters, body, text, request}) {
+  // The repository of a call by an installation, or the answer that refuses it.
+  #granted({parameters, request}) {
     const repository = this.repositories.get(
       `${parameters.owner}/${parameters.repo}`.toLowerCase(),
     );
     const token = (request.headers.authorization ?? '').split(' ')[1];
     const grant = this.tokens.get(token);
     if (!grant || grant.expires <= Date.now())
-      return {status: 401, body: {message: 'Bad credentials'}};
+      return {refusal: {status: 401, body: {message: 'Bad credentials'}}};
     if (!repository || repository.id !== grant.installation)
-      return {status: 404, body: {message: 'Not Found'}};
-    const accept = () => repository.accepted.push({...body, at: Date.now()});
+      return {refusal: {status: 404, body: {message: 'Not Found'}}};
+    return {repository};
+  }
+
+  // What a test has scripted for the next call, if anything; `accept` is what GitHub would do.
+  #scripted(repository, accept) {
     const scripted = repository.script.shift();
-    if (scripted === 'hang') return 'hang';
-    if (scripted) {
-      if (scripted.accepts) accept();
-      const {status, headers} = scripted;
-      return {
-        status,
-        headers,
-        body:
-          status === 204
-            ? undefined
-            : {
-                message: scripted.message ?? `scripted ${status}`,
-                documentation_url: 'https://docs.github.com/rest',
-              },
-      };
+    if (scripted === 'hang' || !scripted) return scripted;
+    if (scripted.accepts) accept();
+    const {status, headers} = scripted;
+    return {
+      status,
+      headers,
+      body:
+        status === 204
+          ? undefined
+          : {
+              message: scripted.message ?? `scripted ${status}`,
+              documentation_url: 'https://docs.github.com/rest',
+            },
+    };
+  }
+
+  _createCheckRun({parameters, body, request, violation}) {
+    const {repository, refusal} = this.#granted({parameters, request});
+    if (refusal) return refusal;
+    for (const [name, text] of Object.entries(body?.output ?? {}))
+      if (Buffer.byteLength(text) > 65535) violation(`output.${name} is longer than 65535 bytes`);
+    if ((body?.status === 'completed') !== (body?.conclusion !== undefined))
+      violation('a conclusion is of what is completed, and of that alone');
+    const accept = () => repository.checkRuns.push({...body, at: Date.now()});
+    const scripted = this.#scripted(repository, accept);
+    if (scripted) return scripted;
+    accept();
+    const example = structuredClone(
+      description.components.examples['check-run-example-of-in-progress-conclusion'].value,
+    );
+    return {
+      status: 201,
+      body: {
+        ...example,
+        id: repository.checkRuns.length,
+        name: body.name,
+        head_sha: body.head_sha,
+        external_id: body.external_id ?? '',
+        status: body.status,
+        conclusion: body.conclusion ?? null,
+      },
+    };
+  }
+
+  _suiteCheckRuns({parameters, request, violation}) {
+    const {refusal} = this.#granted({parameters, request});
+    if (refusal) return refusal;
+    const query = new URL(request.url, 'http://x').searchParams;
+    const perPage = Number(query.get('per_page') ?? 30);
+    if (!(perPage >= 1 && perPage <= 100)) violation(`per_page is ${perPage}`);
+    const page = Number(query.get('page') ?? 1);
+    const all = this.suites.get(Number(parameters.check_suite_id));
+    if (!all) return {status: 404, body: {message: 'Not Found'}};
+    const example = description.components.examples['check-run-example-of-in-progress-conclusion'];
+    return {
+      status: 200,
+      body: {
+        total_count: all.length,
+        check_runs: all
+          .slice((page - 1) * perPage, page * perPage)
+          .map((run, index) => ({...structuredClone(example.value), id: index + 1, ...run})),
+      },
+    };
+  }
+
+  _rerun({parameters, request}) {
+    const {repository, refusal} = this.#granted({parameters, request});
+    if (refusal) return refusal;
+    const run = parameters.run_id;
+    const failedOnly = request.url.endsWith('/rerun-failed-jobs');
+    const accept = () => repository.reruns.push({run, failedOnly});
+    const scripted = this.#scripted(repository, accept);
+    if (scripted) return scripted;
+    if (repository.running.has(run)) {
+      return {status: 403, body: {message: 'This workflow is already running'}};
     }
+    accept();
+    return {status: 201, body: {}};
+  }
+
+  _dispatch({parameters, body, text, request}) {
+    const {repository, refusal} = this.#granted({parameters, request});
+    if (refusal) return refusal;
+    const accept = () => repository.accepted.push({...body, at: Date.now()});
+    const scripted = this.#scripted(repository, accept);
+    if (scripted) return scripted;
     const payload = body?.client_payload ?? {};
     if (Object.keys(payload).length > 10 || Buffer.byteLength(text) >= 65536) {
       return {

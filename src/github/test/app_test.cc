@@ -212,6 +212,25 @@ TEST_F(AppTest, NoAnswerIsUncertainOnlyForTheDispatchAndOnlyWhenItMayHaveLeft) {
   EXPECT_THAT(answer.reason, HasSubstr("the dispatch: api.test does not answer"));
 }
 
+TEST_F(AppTest, OtherCallsAreMadeAsTheInstallationOnTheirRepository) {
+  script("POST /repos/o/r/check-runs", {net::Response{201, {}, R"({"id":5})"}});
+  std::vector<CallAnswer> answers;
+  const auto keep = [&answers](CallAnswer one) { answers.push_back(std::move(one)); };
+  const auto repo = RepoName::parse("o/r").value();
+  app_.call(repo, AppCall::create_check_run, "/repos/o/r/check-runs", R"({"name":"n"})", keep);
+  script("POST /repos/o/r/actions/runs/7/rerun",
+         {net::Response{403, {}, R"({"message":"This workflow is already running"})"}});
+  app_.call(repo, AppCall::rerun, "/repos/o/r/actions/runs/7/rerun", "", keep);
+  script("GET /repos/o/r/x?page=2", {net::Response{200, {}, "[]"}});
+  app_.call(repo, AppCall::get, "/repos/o/r/x?page=2", "", keep);
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_EQ(answers[0].kind, Kind::sent);
+  EXPECT_EQ(answers[0].content, R"({"id":5})");
+  EXPECT_EQ(answers[1].kind, Kind::sent) << answers[1].reason;
+  EXPECT_EQ(answers[2].kind, Kind::sent);
+  EXPECT_EQ(answers[2].content, "[]");
+}
+
 TEST_F(AppTest, CallsInProgressOutliveIt) {
   std::function<void(net::ClientResult)> pending;
   class Holding final : public net::Client {

@@ -32,8 +32,10 @@ std::string capitalised(std::string_view name) {
 // A downstream's text inside Markdown: no link, no mention, no image, one line.
 std::string code(std::string_view text, std::size_t limit = k_title_limit) {
   std::string plain = base::to_utf8(text, limit);
-  for (char& c : plain)
+  for (char& c : plain) {
     if (c == '`') c = '\'';
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+  }
   return plain.empty() ? "(empty)" : "`" + plain + "`";
 }
 
