@@ -58,8 +58,9 @@ const Registration k_registration{
       command->footer("Example:\n  crosscheck relay replay --all-dead");
       command->require_subcommand(1);
       auto* replaying = command->add_subcommand(
-          "replay", "Put dead dispatches back into the outbox (also a button on /ops)");
+          "replay", "Put what is dead back into the outboxes (also a button on /ops)");
       replaying->footer(
+          "Dispatches and, but with --dispatch, calls to GitHub and reports for another HUD.\n"
           "Works on the store; a running relay sends within a second.\n"
           "Example:\n"
           "  crosscheck relay replay --dispatch 42 --db postgresql://relay@db.example/relay");
@@ -67,8 +68,8 @@ const Registration k_registration{
       replaying->add_option("--dispatch", options->dispatch, "One dispatch, by its number on /ops")
           ->check(CLI::PositiveNumber);
       replaying->add_option("--delivery", options->delivery,
-                            "The dead ones of one event, by its X-GitHub-Delivery");
-      replaying->add_flag("--all-dead", options->all_dead, "All dead ones");
+                            "What is dead of one event, by its X-GitHub-Delivery");
+      replaying->add_flag("--all-dead", options->all_dead, "All that is dead");
       replaying->callback([&globals, &action, options] {
         action = [&globals, options] { return replay(globals, *options); };
       });

@@ -44,7 +44,7 @@ export async function relay(
   const issuer = await new Issuer().start();
   t.after(() => issuer.stop());
   const folder = temporaryFolder(t);
-  prepare(folder);
+  prepare(folder, github);
   const base = githubSettings(folder, {
     github,
     repositories: [],

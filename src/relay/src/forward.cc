@@ -163,6 +163,18 @@ Forwarder::Forwarder(store::Store& store, const base::Clock& clock, net::Client&
                    // One place takes them all, so none holds up the others.
                    {.concurrency = k_concurrency, .per_repository = k_concurrency}} {}
 
+Result<std::int64_t> arm_forwards_again(store::Tx& tx, std::string_view condition,
+                                        const store::Parameter& value, Time now) {
+  auto armed = tx.execute(
+      fmt::format("UPDATE forwards SET state = 'pending', uncertain = 0, not_before = $2, "
+                  "created_at = $2 WHERE state = 'dead' AND body IS NOT NULL AND "
+                  "job IN (SELECT id FROM jobs WHERE {})",
+                  condition),
+      {value, now});
+  if (armed && *armed > 0) tx.notify(k_forward_channel);
+  return armed;
+}
+
 Result<std::int64_t> forget_forwarded(store::Store& store, Time before) {
   return store.write_value([&](store::Tx& tx) {
     return tx.execute("DELETE FROM forwards WHERE state = 'sent' AND sent_at < $1", {before});

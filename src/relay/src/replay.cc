@@ -3,6 +3,8 @@
 #include "arm_again.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/relay/dispatcher.h"
+#include "crosscheck/relay/forward.h"
+#include "crosscheck/relay/github_calls.h"
 #include "crosscheck/store/access.h"
 #include "superseded.h"
 
@@ -15,7 +17,7 @@ using base::Result;
 // What a replay comes down to in SQL.
 struct Selection {
   std::string subject;    // for people
-  std::string condition;  // on a row of `dispatches`, with $1
+  std::string condition;  // on a row of `dispatches`, `github_calls` or `jobs`, with $1
   store::Parameter value{std::nullopt};
 };
 
@@ -29,7 +31,7 @@ Result<Selection> select(store::Tx& tx, const ReplayWhat& what) {
     if (rows->empty()) return base::fail(Fault::not_found, "there is no delivery " + shown);
     return Selection{"delivery " + shown, "delivery = $1", rows->front().integer(0)};
   }
-  return Selection{"all dead dispatches", "id >= $1", std::int64_t{0}};
+  return Selection{"all that is dead", "id >= $1", std::int64_t{0}};
 }
 
 // Why one dispatch stays as it is.
@@ -70,10 +72,19 @@ Result<std::int64_t> arm_again(store::Tx& tx, std::string_view condition,
 Result<Replayed> replay(store::Tx& tx, const ReplayWhat& what, const Asker& asker, base::Time now) {
   const auto selection = select(tx, what);
   if (!selection) return tl::unexpected(selection.error());
-  const auto armed = arm_again(tx, selection->condition, selection->value, now);
+  auto armed = arm_again(tx, selection->condition, selection->value, now);
   if (!armed) return tl::unexpected(armed.error());
-  if (const auto* one = std::get_if<ReplayDispatch>(&what); one != nullptr && *armed == 0)
-    if (auto refused = refuse_one(tx, one->id); !refused) return tl::unexpected(refused.error());
+  if (const auto* one = std::get_if<ReplayDispatch>(&what)) {
+    if (*armed == 0)
+      if (auto refused = refuse_one(tx, one->id); !refused) return tl::unexpected(refused.error());
+  } else {
+    // The condition holds on rows of the other outboxes as well.
+    for (const auto arm : {arm_calls_again, arm_forwards_again}) {
+      const auto more = arm(tx, selection->condition, selection->value, now);
+      if (!more) return tl::unexpected(more.error());
+      *armed += *more;
+    }
+  }
   auto left =
       tx.query("SELECT COUNT(*) FROM dispatches WHERE state = 'dead' AND " + selection->condition,
                {selection->value});

@@ -422,6 +422,31 @@ TEST_P(CallbackOnEngine, WhatChangesIsForwardedInTheSameTransaction) {
   EXPECT_THAT(bodies.at(1), HasSubstr(json::serialize(again)));
 }
 
+TEST_P(CallbackOnEngine, TheRelaysOwnConclusionIsForwardedAsWell) {
+  EXPECT_EQ(send(report("in_progress")).status, 200);
+  ASSERT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
+    auto done = conclude_job(
+        tx, 1, "timed_out",
+        {.allowlist = *allowlist_->current(), .checks = nullptr, .forwards = true}, clock_.now());
+    if (!done) return tl::unexpected(done.error());
+    EXPECT_EQ(*done, "d-1");
+    return {};
+  }));
+  std::string body;
+  ASSERT_TRUE(store_->read([&](store::Tx& tx) -> base::Result<void> {
+    auto found = tx.query("SELECT body FROM forwards");
+    if (!found) return tl::unexpected(found.error());
+    body = store::as_text(found->at(0).bytes(0));
+    return {};
+  }));
+  const auto envelope = base::parse_json(body, "envelope").value();
+  EXPECT_EQ(envelope.at("trusted").at("verified_repo"), "org/two");
+  const auto& said = envelope.at("untrusted").at("callback_payload");
+  EXPECT_EQ(said.at("workflow").at("status"), "completed");
+  EXPECT_EQ(said.at("workflow").at("conclusion"), "timed_out");
+  EXPECT_EQ(said.at("payload").at("pull_request").at("number"), 7);
+}
+
 TEST_F(CallbackTest, OverTheRateLimit) {
   RateLimiter two{2};
   CallbackHandler handler{*store_, *allowlist_, clock_, two, options_};

@@ -136,6 +136,28 @@ TEST_P(ForwarderTest, WhatIsRefusedIsKeptAndHoldsUpNothing) {
   EXPECT_EQ(count("forwards WHERE body IS NOT NULL"), 1);
 }
 
+TEST_P(ForwarderTest, WhatDiedIsSentAgainWhenAPersonSaysSo) {
+  report(1, R"({"n":1})");
+  answer_ = [] { return net::Response{400, {}, ""}; };
+  run();
+  answer_ = [] { return net::Response{200, {}, ""}; };
+  const auto arm = [&](std::string_view delivery) {
+    std::int64_t armed = -1;
+    EXPECT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
+      auto done = arm_forwards_again(tx, "delivery_id = $1", delivery, clock_.now());
+      if (!done) return tl::unexpected(done.error());
+      armed = *done;
+      return {};
+    }));
+    return armed;
+  };
+  EXPECT_EQ(arm("another"), 0);
+  EXPECT_EQ(arm("d-1"), 1);
+  run();
+  EXPECT_THAT(stored(), ElementsAre("1|sent"));
+  EXPECT_EQ(arm("d-1"), 0);
+}
+
 TEST_P(ForwarderTest, TheRelaysOwnConclusionIsForwardedInTheDownstreamsForm) {
   EXPECT_TRUE(store_->write([&](store::Tx& tx) {
     auto what = reported(true);

@@ -56,6 +56,13 @@ class Forwarder final : public LeasedOutbox {
             ForwardOptions options);
 };
 
+// Puts the dead ones of deliveries for which `condition` on a row of `jobs` holds back into the
+// outbox, as if they were new; `value` is its $1. How many.
+[[nodiscard]] base::Result<std::int64_t> arm_forwards_again(store::Tx& tx,
+                                                            std::string_view condition,
+                                                            const store::Parameter& value,
+                                                            base::Time now);
+
 // Forgets what was sent before `before`. How many that were.
 [[nodiscard]] base::Result<std::int64_t> forget_forwarded(store::Store& store, base::Time before);
 

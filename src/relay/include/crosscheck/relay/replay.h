@@ -10,7 +10,8 @@
 
 namespace crosscheck::relay {
 
-// What a person wants sent again: one dispatch, those of one delivery, or all. Only dead ones are.
+// What a person wants sent again: one dispatch; or what there is of one delivery, or at all, in the
+// outboxes: dispatches, calls to GitHub, reports for another HUD. Only what is dead is.
 struct ReplayDispatch {
   std::int64_t id = 0;
 };
