@@ -50,7 +50,7 @@ export async function relay(
     repositories: [],
     more: `${issuers?.(issuer) ?? issuer.settings}${settings}`,
   });
-  const file = write(folder, 'allowlist.yaml', allowlist);
+  write(folder, 'allowlist.yaml', allowlist);
   const start = () =>
     serve(t, {folder, settings: base.settings, env: {...base.env, ...env}, local: false});
   const server = await start();
@@ -73,7 +73,6 @@ export async function relay(
     github,
     issuer,
     folder,
-    allowlist: file,
     server,
     event,
     received,

@@ -15,7 +15,7 @@ import {
   upstream,
   write,
 } from '../e2e/harness.mjs';
-import {LEVELS, REPOSITORIES, compare, hmac, relay, webhook} from './relay.mjs';
+import {REPOSITORIES, compare, hmac, relay, webhook} from './relay.mjs';
 
 const SHA = 'c0ffee0000000000000000000000000000000001';
 const push = (ref, more = {}) => ({
@@ -312,27 +312,18 @@ test('4: nobody is listed', async (t) => {
 });
 
 test('15: a broken allowlist changes nothing, and a repaired one counts at once', async (t) => {
-  const {server, folder, allowlist} = await relay(t, {settings: 'allowlist_ttl_seconds: 1\n'});
+  const {server, folder} = await relay(t, {settings: 'allowlist_ttl_seconds: 1\n'});
   const dispatches = async () =>
     (await send(server.url, {body: pullRequest(), secret})).answer.dispatches;
   assert.equal(await dispatches(), REPOSITORIES.length);
   const error = async () => (await server.json('/readyz')).allowlist.error;
-  for (const broken of [
-    'L2: [a/b',
-    '- org/a1',
-    'L2: org/b1',
-    'L5: [org/b1]',
-    'L3: [org/c1]',
-    `L1: [${LEVELS.L1[0]}, ${LEVELS.L1[0].toUpperCase()}]`,
-  ]) {
+  for (const broken of ['L2: [a/b', 'L5: [org/b1]']) {
     write(folder, 'allowlist.yaml', broken);
     await eventually(`'${broken}' is noticed`, error);
     assert.equal(await dispatches(), REPOSITORIES.length, 'theirs: 500 until its cache ends');
-    write(folder, 'allowlist.yaml', `# good again, after '${broken.length}'\nL2: [org/b1]\n`);
+    write(folder, 'allowlist.yaml', `L1: [${REPOSITORIES}]\n# after ${broken.length} bytes\n`);
     await eventually('it is good again', async () => !(await error()));
-    assert.equal(await dispatches(), 1);
-    write(folder, 'allowlist.yaml', `L1: [${REPOSITORIES}]\n# ${broken.length}\n`);
-    await eventually('all are listed', async () => (await dispatches()) === REPOSITORIES.length);
   }
-  assert.ok(allowlist.endsWith('allowlist.yaml'));
+  write(folder, 'allowlist.yaml', 'L2: [org/b1]\n');
+  await eventually('a shorter one counts', async () => (await dispatches()) === 1);
 });
