@@ -305,6 +305,23 @@ test('4: a redelivery re-arms what died, and nothing else', async (t) => {
   assert.deepEqual(github.violations, []);
 });
 
+test('4: a redelivery re-arms the check runs that died as well', async (t) => {
+  const {server, github, received} = await relay(t, {allowlist: 'L4: [org/d1]\n'});
+  github.script(upstream, [{status: 403, message: 'Resource not accessible'}]);
+  const body = pullRequest();
+  const {delivery} = await send(server.url, {body, secret});
+  await eventually('it is refused', () =>
+    github.requests.some(({path, status}) => path.endsWith('/check-runs') && status === 403),
+  );
+  await eventually('it is armed again', async () => {
+    const {answer} = await send(server.url, {body, secret, delivery});
+    return answer.armed_again === 1;
+  });
+  await eventually('it is shown', () => github.checkRuns(upstream).length === 1);
+  assert.equal(received('org/d1', delivery).length, 1);
+  assert.deepEqual(github.violations, []);
+});
+
 test('4: nobody is listed', async (t) => {
   const {server} = await relay(t, {allowlist: '# nobody\n'});
   const sent = await send(server.url, {body: pullRequest(), secret});
