@@ -83,6 +83,38 @@ for (const [what, act, expected] of [
     /10/,
   ],
   [
+    'a check run without its commit',
+    (d) => call(d, 'POST', '/repos/o/r/check-runs', 'x', {name: 'n', status: 'queued'}),
+    /head_sha/,
+  ],
+  [
+    'a conclusion GitHub does not take',
+    (d) =>
+      call(d, 'POST', '/repos/o/r/check-runs', 'x', {
+        name: 'n',
+        head_sha: 'a',
+        status: 'completed',
+        conclusion: 'splendid',
+      }),
+    /conclusion/,
+  ],
+  [
+    'a summary beyond the limit',
+    (d) =>
+      call(d, 'POST', '/repos/o/r/check-runs', 'x', {
+        name: 'n',
+        head_sha: 'a',
+        status: 'queued',
+        output: {title: 't', summary: 'x'.repeat(70_000)},
+      }),
+    /65535/,
+  ],
+  [
+    'a run that is no number',
+    (d) => call(d, 'POST', '/repos/o/r/actions/runs/abc/rerun', 'x'),
+    /run_id/,
+  ],
+  [
     'an App token that lives too long',
     (d) => call(d, 'GET', '/repos/o/r/installation', jwt(d, {lifetime: 3600})),
     /at most 600/,

@@ -317,11 +317,20 @@ struct Advice {
 };
 [[nodiscard]] Advice read_advice(std::string_view word_body);
 
+// What of a job was sent to its pull request, or is to be.
+struct CheckRun {
+  std::string status;  // its conclusion once it has one
+  std::string state;   // of the call: pending, sending, sent, dead, withdrawn
+  std::string reason;  // why it was not sent
+  base::Time at{};     // sent, or written
+};
+
 struct JobPage {
   Job job = {};
   std::optional<Delivery> delivery = {};
   std::optional<Dispatch> dispatch = {};
-  std::vector<Job> attempts = {};  // of the same job, newest first, this one included
+  std::vector<CheckRun> check_runs = {};  // oldest first
+  std::vector<Job> attempts = {};         // of the same job, newest first, this one included
   std::optional<Run> run = {};
   CommitState commit = CommitState::verified;
   std::string word_body = {};

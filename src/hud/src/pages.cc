@@ -599,6 +599,12 @@ Page job_page(const JobPage& job, const PageContext& context) {
                                     {"state", state_of_page(other.state)},
                                     {"when", time_of_page(other.newest_at(), context.now)}});
   }
+  json::array check_runs;
+  for (const auto& check : job.check_runs)
+    check_runs.push_back(json::object{{"status", check.status},
+                                      {"state", check.state},
+                                      {"reason", text_or_false(check.reason)},
+                                      {"when", time_of_page(check.at, context.now)}});
   const bool is_latest = job.attempts.empty() || job.attempts.front().id == it.id;
 
   json::value run = false;
@@ -718,6 +724,8 @@ Page job_page(const JobPage& job, const PageContext& context) {
       {"pr", it.pr_number ? json::value(*it.pr_number) : json::value(false)},
       {"title", text_or_false(job.delivery ? job.delivery->pr_title : std::string{})},
       {"dispatch", std::move(dispatch)},
+      {"check_runs", std::move(check_runs)},
+      {"has_check_runs", !job.check_runs.empty()},
       {"first_seen", time_of_page(it.first_seen_at, context.now)},
       {"started", time_of_page(it.started_at, context.now)},
       {"completed", time_of_page(it.completed_at, context.now)},

@@ -582,6 +582,23 @@ Result<void> Queries::add_tests(JobPage& page) {
   return {};
 }
 
+Result<void> Queries::add_check_runs(JobPage& page) {
+  auto rows = tx_.query(
+      "SELECT payload, state, last_error, COALESCE(sent_at, created_at) FROM github_calls WHERE "
+      "job = $1 AND kind = 'create_check_run' ORDER BY id",
+      {page.job.id});
+  if (!rows) return tl::unexpected(rows.error());
+  for (const auto& row : *rows) {
+    const auto body = base::parse_json(row.text(0), "payload");
+    if (!body) continue;
+    const auto conclusion = base::require_string(*body, "conclusion");
+    const auto status = conclusion ? conclusion : base::require_string(*body, "status");
+    page.check_runs.push_back(
+        {status.value_or(""), row.text(1), name_of(row.optional_text(2)), row.time(3)});
+  }
+  return {};
+}
+
 Result<std::optional<JobPage>> Queries::job(std::int64_t id, std::optional<TestFilter> filter,
                                             std::string q, std::int64_t page_number) {
   auto rows = tx_.query(
@@ -620,6 +637,7 @@ Result<std::optional<JobPage>> Queries::job(std::int64_t id, std::optional<TestF
     page.attempts.push_back(std::move(latest.job));
     page.attempts.insert(page.attempts.end(), latest.earlier.begin(), latest.earlier.end());
   }
+  if (auto added = add_check_runs(page); !added) return tl::unexpected(added.error());
   auto found = run_of(page.job);
   if (!found) return tl::unexpected(found.error());
   page.run = std::move(*found);

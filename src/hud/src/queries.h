@@ -55,6 +55,7 @@ class Queries {
   base::Result<std::optional<Run>> run_of(const Job& job);
   base::Result<std::vector<Cluster>> clusters(std::int64_t run);
   base::Result<void> add_tests(JobPage& page);
+  base::Result<void> add_check_runs(JobPage& page);
 
   store::Tx& tx_;
 };

@@ -231,6 +231,13 @@ json::object to_json(const JobPage& page) {
   auto object = to_json(page.job);
   object["delivery"] = page.delivery ? json::value(to_json(*page.delivery)) : json::value(nullptr);
   object["dispatch"] = page.dispatch ? json::value(to_json(*page.dispatch)) : json::value(nullptr);
+  json::array check_runs;
+  for (const auto& check : page.check_runs)
+    check_runs.push_back(json::object{{"status", check.status},
+                                      {"state", check.state},
+                                      {"reason", text_or_null(check.reason)},
+                                      {"at", base::to_rfc3339(check.at)}});
+  object["check_runs"] = std::move(check_runs);
   json::array attempts;
   for (const auto& job : page.attempts) attempts.push_back(to_json(job));
   object["attempts"] = std::move(attempts);

@@ -128,6 +128,40 @@ TEST_F(Pages, AJobsCountsAreThoseOfTheRunItUploaded) {
   EXPECT_GT(expected.failures(), 0);
 }
 
+TEST_F(Pages, AJobShowsWhatOfItIsOnItsPullRequest) {
+  const auto path = "/job/" + std::to_string(seeded_->failed_job);
+  EXPECT_THAT(html(path), Not(HasSubstr("<dt>Check runs</dt>")));
+  const auto call = [&](const std::string& says, const std::string& payload,
+                        const std::string& state, const std::optional<std::string>& error) {
+    ASSERT_TRUE((**db_).write([&](store::Tx& tx) -> base::Result<void> {
+      auto added = tx.execute(
+          "INSERT INTO github_calls (kind, delivery, repo_key, repo, subject, says, order_key, "
+          "job, payload, state, not_before, last_error, created_at) SELECT 'create_check_run', "
+          "delivery, repo_key, repo, 'job', $1, 'o', id, $2, $3, 0, $4, $5 FROM jobs WHERE id = $6",
+          {says, payload, state, error, k_now, seeded_->failed_job});
+      if (!added) return tl::unexpected(added.error());
+      return {};
+    }));
+  };
+  call("begun", R"({"status":"in_progress"})", "sent", std::nullopt);
+  call("ended", R"({"status":"completed","conclusion":"failure"})", "dead", "403: <b>no</b>");
+  const auto page = html(path);
+  EXPECT_THAT(page, HasSubstr("in_progress: sent"));
+  EXPECT_THAT(page, HasSubstr("failure: dead"));
+  EXPECT_THAT(page, HasSubstr("403: &lt;b&gt;no&lt;/b&gt;"));
+  const auto value = twin(path + ".json");
+  const auto& checks = base::find(value, "check_runs")->as_array();
+  ASSERT_EQ(checks.size(), 2U);
+  EXPECT_EQ(checks[1].at("status").as_string(), "failure");
+  EXPECT_EQ(checks[1].at("reason").as_string(), "403: <b>no</b>");
+  // The seed is the other tests' too.
+  ASSERT_TRUE((**db_).write([](store::Tx& tx) -> base::Result<void> {
+    auto removed = tx.execute("DELETE FROM github_calls");
+    if (!removed) return tl::unexpected(removed.error());
+    return {};
+  }));
+}
+
 TEST_F(Pages, AJobShowsItsFailedTestsWithTheirErrors) {
   const auto page = html("/job/" + std::to_string(seeded_->failed_job));
   EXPECT_THAT(

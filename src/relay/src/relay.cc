@@ -127,12 +127,17 @@ net::Response Relay::ready() {
   const auto list = allowlist_.status();
   if (!list.loaded) reasons.emplace_back("allowlist: not loaded");
   const auto dispatcher = dispatcher_.health();
-  if (!dispatcher.running)
-    reasons.emplace_back("dispatcher: not running");
-  else if (!dispatcher.error.empty())
-    reasons.emplace_back("dispatcher: failing");
-  else if (dispatcher.last_step && clock_.now() - *dispatcher.last_step > k_stuck_after)
-    reasons.emplace_back("dispatcher: stuck since " + base::to_rfc3339(*dispatcher.last_step));
+  const auto look_at = [&](const std::string& name, const LeasedOutbox::Health& health) {
+    if (!health.running)
+      reasons.emplace_back(name + ": not running");
+    else if (!health.error.empty())
+      reasons.emplace_back(name + ": failing");
+    else if (health.last_step && clock_.now() - *health.last_step > k_stuck_after)
+      reasons.emplace_back(name + ": stuck since " + base::to_rfc3339(*health.last_step));
+  };
+  look_at("dispatcher", dispatcher);
+  if (calls_) look_at("check runs", calls_->health());
+  if (forwarder_) look_at("forwarder", forwarder_->health());
   json::object body{{"ready", reasons.empty()}, {"reasons", std::move(reasons)}};
   json::object allowlist{{"digest", list.digest}};
   if (list.loaded) allowlist["loaded_at"] = base::to_rfc3339(list.loaded_at);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <thread>
+
 #include "../../github/test/scripted_client.h"
 #include "checks_support.h"
 
@@ -176,6 +179,24 @@ TEST_P(CallsOnEngine, AKilledRelaysCallIsMadeByTheNext) {
   clock_.advance(121s);
   ASSERT_TRUE(next.step());
   EXPECT_EQ(other.sent.size(), 1U);
+}
+
+TEST_P(CallsOnEngine, TwoRelaysMakeEachCallOnce) {
+  FakeCalls other;
+  CallSender second{*store_, clock_, other, *allowlist_, {}};
+  event("d-1", labelled({"ciflow/crcr/npu"}));
+  for (int i = 0; i < 20; ++i)
+    report("d-1", i % 2 == 0 ? "org/three" : "org/four", "in_progress", {}, std::to_string(i));
+  std::thread here{[&] {
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(sender_.step());
+  }};
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(second.step());
+  here.join();
+  settle();
+  auto all = target_.sent;
+  all.insert(all.end(), other.sent.begin(), other.sent.end());
+  EXPECT_EQ(all.size(), 21U) << "20 jobs and a stable check";
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());
 }
 
 TEST_F(CallsTest, ASuitesRunsAreStartedAgainOnceEachAndOnlyFromL3On) {
