@@ -2,9 +2,14 @@
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 
 #include "command.h"
+#include "crosscheck/store/backup.h"
 #include "crosscheck/store/store.h"
+#include "retention.h"
+#include "settings.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -107,9 +112,81 @@ Result<ExitCode> run_migrate(const Globals& globals) {
   return ExitCode::ok;
 }
 
+Result<ExitCode> run_backup(const Globals& globals, const std::string& file) {
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  if (auto done = store::backup(*url, file); !done) return tl::unexpected(done.error());
+  std::error_code ignored;
+  const auto bytes = std::filesystem::file_size(file, ignored);
+  if (globals.json) {
+    const boost::json::object object{
+        {"url", store::redact(*url)}, {"file", file}, {"bytes", bytes}};
+    std::printf("%s\n", boost::json::serialize(object).c_str());
+  } else {
+    std::printf("%s: %ju bytes, of %s\n", file.c_str(), bytes, store::redact(*url).c_str());
+  }
+  return ExitCode::ok;
+}
+
+Result<ExitCode> run_restore(const Globals& globals, const std::string& file, bool replace) {
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  const auto how = replace ? store::Replace::yes : store::Replace::no;
+  if (auto done = store::restore(*url, file, how); !done) return tl::unexpected(done.error());
+  if (globals.json) {
+    const boost::json::object object{{"url", store::redact(*url)}, {"file", file}};
+    std::printf("%s\n", boost::json::serialize(object).c_str());
+  } else {
+    std::printf("%s is what %s holds\n", store::redact(*url).c_str(), file.c_str());
+  }
+  return ExitCode::ok;
+}
+
+Result<ExitCode> run_prune(const Globals& globals, bool dry_run) {
+  std::vector<Flag> flags;
+  if (!globals.db.empty()) flags.push_back({"db", "--db", globals.db});
+  const auto loaded = load_settings(globals.settings_file, process_environment(), flags);
+  if (!loaded) return tl::unexpected(loaded.error());
+  const Settings& settings = loaded->values;
+  store::OpenOptions options;
+  options.create = false;
+  auto store = store::open(settings.db, options);
+  if (!store) return tl::unexpected(store.error());
+  const auto pruned = relay::prune(**store, retention_of(settings), base::SystemClock{}.now(),
+                                   dry_run ? relay::DryRun::yes : relay::DryRun::no);
+  if (!pruned) return tl::unexpected(pruned.error());
+  struct Line {
+    const char* name;
+    std::int64_t count;
+    std::int64_t days;
+  };
+  const std::array lines{
+      Line{"bodies", pruned->bodies, settings.retention_bodies_days},
+      Line{"reports", pruned->reports, settings.retention_bodies_days},
+      Line{"log_files", pruned->log_files, settings.retention_logs_days},
+      Line{"result_files", pruned->result_files, settings.retention_results_days},
+      Line{"test_results", pruned->test_results, settings.retention_results_days},
+      Line{"events", pruned->events, settings.retention_events_days},
+      Line{"audit_entries", pruned->audit_entries, settings.retention_events_days},
+      Line{"tokens", pruned->tokens, settings.retention_events_days}};
+  if (globals.json) {
+    boost::json::object object{{"dry_run", dry_run}};
+    for (const Line& line : lines) object[line.name] = line.count;
+    std::printf("%s\n", boost::json::serialize(object).c_str());
+    return ExitCode::ok;
+  }
+  for (const Line& line : lines) {
+    const std::string kept =
+        line.days == 0 ? "kept for ever" : "older than " + std::to_string(line.days) + " days";
+    std::printf("%-14s %10lld %s  (%s)\n", line.name, static_cast<long long>(line.count),
+                dry_run ? "would go" : "gone", kept.c_str());
+  }
+  return ExitCode::ok;
+}
+
 const Registration k_registration{
     "db", [](CLI::App& app, Globals& globals, Action& action) {
-      auto* command = app.add_subcommand("db", "Look at the store, or bring its schema forward");
+      auto* command = app.add_subcommand("db", "The store: its state, schema, backups, retention");
       command->footer("Example:\n  crosscheck db status --db postgresql://relay@db.example/relay");
       command->require_subcommand(1);
       auto* status = command->add_subcommand("status", "Print engine, schema and numbers of rows");
@@ -119,6 +196,38 @@ const Registration k_registration{
           command->add_subcommand("migrate", "Make the store if it is missing; apply migrations");
       migrate->footer("Example:\n  crosscheck db migrate --db .crosscheck/crosscheck.db");
       migrate->callback([&] { action = [&] { return run_migrate(globals); }; });
+      const auto file = std::make_shared<std::string>();
+      auto* backup =
+          command->add_subcommand("backup", "Copy the store into a new file while it is in use");
+      backup->footer(
+          "PostgreSQL: pg_dump's custom format, by the pg_dump that is installed.\n"
+          "Example:\n  crosscheck db backup /var/backups/crosscheck-$(date +%F).db");
+      backup->add_option("FILE", *file, "The file to make")->required();
+      backup->callback([&globals, &action, file] {
+        action = [&globals, file] { return run_backup(globals, *file); };
+      });
+      const auto replace = std::make_shared<bool>(false);
+      auto* restore = command->add_subcommand("restore", "Make a store of a backup");
+      restore->footer(
+          "No relay may run on the store meanwhile. An older backup's schema is brought forward.\n"
+          "Example:\n  crosscheck db restore crosscheck-2026-11-30.db --replace");
+      restore->add_option("FILE", *file, "A file that `db backup` made")->required();
+      restore->add_flag("--replace", *replace,
+                        "Although a store is there: a SQLite file is kept as FILE.replaced");
+      restore->callback([&globals, &action, file, replace] {
+        action = [&globals, file, replace] { return run_restore(globals, *file, *replace); };
+      });
+      const auto dry_run = std::make_shared<bool>(false);
+      auto* prune = command->add_subcommand(
+          "prune", "Remove what is past its retention now (a relay does so once a day)");
+      prune->footer(
+          "For how long what is kept: settings retention_bodies_days, _logs_, _results_, "
+          "_events_.\n"
+          "Example:\n  crosscheck db prune --dry-run");
+      prune->add_flag("--dry-run", *dry_run, "Only count");
+      prune->callback([&globals, &action, dry_run] {
+        action = [&globals, dry_run] { return run_prune(globals, *dry_run); };
+      });
     }};
 
 }  // namespace

@@ -17,16 +17,20 @@ using base::Result;
 
 struct Options {
   std::int64_t dispatch = 0;
+  std::int64_t call = 0;
   std::string delivery;
   bool all_dead = false;
 };
 
 Result<ExitCode> replay(const Globals& globals, const Options& options) {
-  if (int{options.dispatch != 0} + int{!options.delivery.empty()} + int{options.all_dead} != 1)
+  if (int{options.dispatch != 0} + int{options.call != 0} + int{!options.delivery.empty()} +
+          int{options.all_dead} !=
+      1)
     return base::fail(Fault::usage, "say what to replay",
-                      "one of --dispatch ID, --delivery ID and --all-dead");
+                      "one of --dispatch ID, --call ID, --delivery ID and --all-dead");
   relay::ReplayWhat what = relay::ReplayAllDead{};
   if (options.dispatch != 0) what = relay::ReplayDispatch{options.dispatch};
+  if (options.call != 0) what = relay::ReplayCall{options.call};
   if (!options.delivery.empty()) what = relay::ReplayDelivery{options.delivery};
   const auto url = store_url(globals);
   if (!url) return tl::unexpected(url.error());
@@ -47,7 +51,7 @@ Result<ExitCode> replay(const Globals& globals, const Options& options) {
   std::printf("%lld put back into the outbox: the relay on this store sends them\n",
               static_cast<long long>(done->armed));
   if (done->left > 0)
-    std::printf("%lld left dead: superseded, or their event is past its retention\n",
+    std::printf("%lld left dead: superseded or replaced, or their event is past its retention\n",
                 static_cast<long long>(done->left));
   return ExitCode::ok;
 }
@@ -58,7 +62,8 @@ const Registration k_registration{
       command->footer("Example:\n  crosscheck relay replay --all-dead");
       command->require_subcommand(1);
       auto* replaying = command->add_subcommand(
-          "replay", "Put what is dead back into the outboxes (also a button on /ops)");
+          "replay",
+          "Put dead dispatches and calls to GitHub back into the outbox (also a button on /ops)");
       replaying->footer(
           "Dispatches and, but with --dispatch, calls to GitHub and reports for another HUD.\n"
           "Works on the store; a running relay sends within a second.\n"
@@ -66,6 +71,9 @@ const Registration k_registration{
           "  crosscheck relay replay --dispatch 42 --db postgresql://relay@db.example/relay");
       const auto options = std::make_shared<Options>();
       replaying->add_option("--dispatch", options->dispatch, "One dispatch, by its number on /ops")
+          ->check(CLI::PositiveNumber);
+      replaying
+          ->add_option("--call", options->call, "One other call to GitHub, by its number on /ops")
           ->check(CLI::PositiveNumber);
       replaying->add_option("--delivery", options->delivery,
                             "What is dead of one event, by its X-GitHub-Delivery");

@@ -6,6 +6,7 @@
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -27,7 +28,10 @@
 #include "crosscheck/relay/local_target.h"
 #include "crosscheck/relay/path_filter.h"
 #include "crosscheck/relay/relay.h"
+#include "crosscheck/relay/retention.h"
+#include "crosscheck/relay/shadow_target.h"
 #include "crosscheck/store/access.h"
+#include "retention.h"
 #include "settings.h"
 
 namespace crosscheck::cli {
@@ -42,6 +46,7 @@ constexpr std::chrono::seconds k_job_grace{5};  // for local jobs, after SIGTERM
 
 struct Options {
   bool local = false;
+  bool shadow = false;
   std::string listen;
   std::string allowlist;
   std::string state_dir;
@@ -50,8 +55,9 @@ struct Options {
   std::vector<std::string> commands;
 };
 
-// SIGINT and SIGTERM are taken by one thread: the first asks for an orderly end, a second ends at
-// once. Made before any other thread, so that all inherit the blocked signals.
+// SIGINT, SIGTERM and SIGHUP are taken by one thread: the first of the former asks for an orderly
+// end, a second ends at once. Made before any other thread, so that all inherit the blocked
+// signals.
 class StopSignal {
  public:
   StopSignal() {
@@ -59,16 +65,20 @@ class StopSignal {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
-  // The signal's number.
-  [[nodiscard]] int wait() const {
+  // The signal's number. `hang_up` is called at each SIGHUP before.
+  [[nodiscard]] int wait(const std::function<void()>& hang_up) const {
     int number = 0;
-    while (sigwait(&signals_, &number) != 0) {
+    while (sigwait(&signals_, &number) != 0 || number == SIGHUP) {
+      if (number == SIGHUP) hang_up();
+      number = 0;
     }
     std::thread{[signals = signals_] {
       int second = 0;
-      sigwait(&signals, &second);
+      while (sigwait(&signals, &second) != 0 || second == SIGHUP) {
+      }
       ::_exit(128 + second);
     }}.detach();
     return number;
@@ -93,6 +103,9 @@ Result<void> check(const Settings& s, bool local) {
   }
   if (!s.hud_api_url.empty() && s.hud_bot_key.empty())
     return missing("hud_bot_key", "set HUD_BOT_KEY, or hud_bot_key_file in the settings file");
+  if (s.tls_certificate.empty() != s.tls_key.empty())
+    return missing(s.tls_key.empty() ? "tls_key" : "tls_certificate",
+                   "TLS needs tls_certificate and tls_key, both PEM files");
   if (local) return {};
   if (s.webhook_secrets.empty())
     return missing("webhook_secret",
@@ -112,7 +125,8 @@ std::string url_of(const Settings& settings, const std::string& host, std::uint1
   if (!settings.public_url.empty()) return settings.public_url;
   std::string name = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
   if (name.find(':') != std::string::npos) name = "[" + name + "]";
-  return "http://" + name + ":" + std::to_string(port);
+  return (settings.tls_certificate.empty() ? "http://" : "https://") + name + ":" +
+         std::to_string(port);
 }
 
 // Everything that answers requests. Made once the port is known.
@@ -127,9 +141,10 @@ class App {
         settings_{std::move(settings)},
         settings_digest_{std::move(settings_digest)},
         url_{std::move(url)},
+        daily_prune_{store, clock, retention_of(settings_)},
         client_{std::move(client)} {}
 
-  Result<void> open(bool local, bool issuers_given) {
+  Result<void> open(bool local, bool shadow, bool issuers_given) {
     std::vector<github::TrustedIssuer> issuers;
     if (local) {
       auto issuer = relay::LocalIssuer::open(settings_.state_dir, clock_);
@@ -162,7 +177,7 @@ class App {
       relay::LocalTargetOptions options;
       for (const auto& [repo, command] : settings_.local_commands)
         options.commands.emplace(base::to_lower_ascii(repo), command);
-      options.jobs_dir = std::filesystem::path{settings_.state_dir} / "jobs";
+      options.jobs_dir = jobs_dir(settings_);
       options.server_url = url_;
       options.request_token = [this](const relay::Dispatch& d, const std::string& run_id) {
         return issuer_->request_token(d, run_id);
@@ -192,6 +207,11 @@ class App {
       calls_ = std::make_unique<relay::GithubCallTarget>(
           *app_, *upstream, static_cast<std::size_t>(settings_.max_dispatch_workers));
     }
+    shadow_ = shadow;
+    if (shadow) {
+      target = &shadow_target_;
+      commits_.reset();
+    }
     relay::RelayOptions options{
         .intake = {.upstream = *upstream,
                    .label_prefix = settings_.label_prefix,
@@ -201,7 +221,7 @@ class App {
                                 : relay::FindCommit{},
         .dispatcher = {.concurrency = static_cast<std::size_t>(settings_.max_dispatch_workers)},
         .rate_limit_per_minute = static_cast<int>(settings_.rate_limit_per_min),
-        .forward_to = settings_.hud_api_url.empty()
+        .forward_to = shadow || settings_.hud_api_url.empty()
                           ? std::nullopt
                           : std::optional{relay::ForwardOptions{
                                 settings_.hud_api_url + "/crcr/results", settings_.hud_bot_key}},
@@ -216,7 +236,7 @@ class App {
     const std::chrono::seconds silence{settings_.zombie_timeout_seconds};
     options.sweeper.job_timeout = silence;
     if (calls_) {
-      options.calls = calls_.get();
+      options.calls = shadow ? static_cast<relay::CallTarget*>(&shadow_calls_) : calls_.get();
       options.checks = {.upstream = *upstream,
                         .label_prefix = settings_.label_prefix,
                         .stable = {.settle = std::chrono::seconds{settings_.check_settle_seconds},
@@ -232,6 +252,7 @@ class App {
                                 .version = CROSSCHECK_VERSION,
                                 .live = [this] { return live(); }});
     relay_->start();
+    daily_prune_.start();
     return {};
   }
 
@@ -252,6 +273,20 @@ class App {
     return hud_->not_found(request);
   }
 
+  // Takes secrets and keys that were changed: what signs and what is accepted overlap for as long
+  // as a person lets both stand in the file.
+  Result<void> reload(const Settings& settings) {
+    if (app_) {
+      auto key = github::SigningKey::from_pem(settings.github_app_private_key);
+      if (!key)
+        return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
+                          key.error().remedy);
+      app_->set_key(std::move(*key));
+    }
+    if (!settings.webhook_secrets.empty()) relay_->set_webhook_secrets(settings.webhook_secrets);
+    return {};
+  }
+
   // What /ops shows of this process.
   hud::Live live() {
     const auto health = relay_->dispatcher_health();
@@ -259,6 +294,7 @@ class App {
     hud::Live live;
     live.started_at = started_at_;
     live.settings_digest = settings_digest_;
+    live.shadow = shadow_;
     live.sender = {health.running, health.last_step, health.error, relay_->sending()};
     live.allowlist = {settings_.allowlist, list.digest,
                       list.loaded ? std::optional{list.loaded_at} : std::nullopt, list.error};
@@ -273,6 +309,7 @@ class App {
   void stop() {
     // Jobs first: what they would report finds nobody, and what they hold is let go.
     if (local_target_) local_target_->stop(k_job_grace);
+    daily_prune_.stop();
     if (relay_) relay_->stop(k_grace);
   }
 
@@ -317,6 +354,7 @@ class App {
   const std::string settings_digest_;
   const std::string url_;
   const base::Time started_at_ = clock_.now();
+  bool shadow_ = false;
   std::optional<relay::LocalIssuer> issuer_;
   std::unique_ptr<github::OidcVerifier> verifier_;
   std::unique_ptr<relay::ProvidersFile> providers_;
@@ -326,6 +364,9 @@ class App {
   std::unique_ptr<relay::CommitCheck> commits_;
   std::unique_ptr<relay::GithubCallTarget> calls_;
   std::unique_ptr<relay::LocalTarget> local_target_;
+  relay::ShadowTarget shadow_target_;
+  relay::ShadowCallTarget shadow_calls_;
+  relay::DailyPrune daily_prune_;
   std::unique_ptr<relay::Relay> relay_;
   std::unique_ptr<hud::Hud> hud_;
   // Goes first: requests still open end with it, and speak to the parts above.
@@ -359,6 +400,24 @@ Result<LoadedSettings> read_settings(const Globals& globals, const Options& opti
   add("upstream_repo", "--upstream", options.upstream);
   for (const std::string& command : options.commands) add("local_commands", "--command", command);
   return load_settings(globals.settings_file, process_environment(), flags);
+}
+
+// SIGHUP: certificate, key, webhook secrets and App key are read again; the rest takes a restart.
+// What cannot be used leaves all as it was.
+void reload(const Globals& globals, const Options& options, App& app, net::Server& server) {
+  const auto done = [&]() -> Result<void> {
+    const auto loaded = read_settings(globals, options);
+    if (!loaded) return tl::unexpected(loaded.error());
+    const Settings& settings = loaded->values;
+    if (auto ready = check(settings, options.local); !ready) return ready;
+    if (auto tls = server.reload_tls({settings.tls_certificate, settings.tls_key}); !tls)
+      return tls;
+    return app.reload(settings);
+  }();
+  if (done)
+    log::info("reloaded");
+  else
+    log::error("not_reloaded", {{"reason", done.error().message}});
 }
 
 Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
@@ -398,6 +457,10 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   net::ServerOptions server_options;
   server_options.host = address->host;
   server_options.port = address->port;
+  if (!settings.tls_certificate.empty())
+    server_options.tls = net::TlsFiles{settings.tls_certificate, settings.tls_key};
+  for (const std::string& text : settings.trusted_proxies)
+    server_options.trusted_proxies.push_back(net::Network::parse(text).value());
   server_options.body_limit = relay::Relay::body_limit;
   // Most handlers wait for a commit, which the store lets those share that wait together.
   server_options.handler_threads = 32;
@@ -415,14 +478,16 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   client_options.max_connections_per_host = settings.max_dispatch_workers;
   App app{**store,          clock, allowlist, net::Client::create(client_options), settings,
           loaded->digest(), url};
-  if (auto opened = app.open(options.local, issuers_given); !opened) {
+  if (auto opened = app.open(options.local, options.shadow, issuers_given); !opened) {
     promise.set_value(nullptr);
     (*server)->stop(std::chrono::milliseconds{0});
     return tl::unexpected(opened.error());
   }
   promise.set_value(&app);
 
-  log::info("listening on " + url, {{"db", store::redact(settings.db)}, {"local", options.local}});
+  log::info(
+      "listening on " + url,
+      {{"db", store::redact(settings.db)}, {"local", options.local}, {"shadow", options.shadow}});
   if (globals.json) {
     const boost::json::object line{{"url", url}, {"pid", ::getpid()}};
     std::printf("%s\n", boost::json::serialize(line).c_str());
@@ -430,7 +495,7 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   }
 
   ::malloc_trim(0);  // what only the start needed
-  const int number = stop_signal.wait();
+  const int number = stop_signal.wait([&] { reload(globals, options, app, **server); });
   log::info("stopping", {{"signal", number}});
   (*server)->stop(k_grace);
   app.stop();
@@ -446,12 +511,16 @@ const Registration k_registration{
           "Settings come from a file, the environment and these options: `crosscheck settings "
           "show`.\n"
           "SIGINT or SIGTERM ends it after what is in progress; a second one at once.\n"
+          "SIGHUP has certificate, webhook secrets and the App's key read again.\n"
           "Example:\n"
           "  crosscheck serve --local --allowlist allowlist.yaml \\\n"
           "    --command 'org/backend=./run-tests.sh' --listen 127.0.0.1:8080");
       const auto options = std::make_shared<Options>();
       command->add_flag("--local", options->local,
                         "Without GitHub: events start local commands, tokens are issued here");
+      command->add_flag(
+          "--shadow", options->shadow,
+          "Receive everything, send nothing: /ops and the log say what would be sent");
       command->add_option("--listen", options->listen, "HOST:PORT; port 0 is any free one");
       command->add_option("--allowlist", options->allowlist,
                           "The backends and their levels (YAML)");

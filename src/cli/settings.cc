@@ -15,6 +15,7 @@
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/base/url.h"
 #include "crosscheck/base/yaml.h"
+#include "crosscheck/net/forwarded.h"
 #include "crosscheck/store/store.h"
 
 namespace crosscheck::cli {
@@ -262,6 +263,37 @@ std::string show_commands(const Settings& s) {
   return text;
 }
 
+// Separated by commas or spaces.
+Text set_proxies(Settings& s, const std::string& text) {
+  s.trusted_proxies.clear();
+  std::size_t begin = 0;
+  while ((begin = text.find_first_not_of(", ", begin)) != std::string::npos) {
+    const auto end = std::min(text.find_first_of(", ", begin), text.size());
+    std::string network = text.substr(begin, end - begin);
+    if (!net::Network::parse(network))
+      return not_expected("addresses or networks, such as 10.0.0.0/8, not '" + network + "'");
+    s.trusted_proxies.push_back(std::move(network));
+    begin = end;
+  }
+  if (s.trusted_proxies.empty()) return not_expected("an address or a network");
+  return {};
+}
+
+Result<void> set_proxy_list(Settings& s, const Node& node, std::string_view source) {
+  std::string text = node.text;
+  if (node.is(Kind::sequence))
+    for (const Node& item : node.items) text += " " + item.text;
+  if (auto set = set_proxies(s, text); !set)
+    return base::yaml::fail_at(source, node, "trusted_proxies: expected " + set.error());
+  return {};
+}
+
+std::string show_proxies(const Settings& s) {
+  std::string text;
+  for (const std::string& network : s.trusted_proxies) text += (text.empty() ? "" : " ") + network;
+  return text;
+}
+
 std::string show_secret(const Settings& s) {
   return s.webhook_secrets.empty() ? std::string{} : std::string{k_hidden};
 }
@@ -275,7 +307,7 @@ std::string show_db(const Settings& s) { return store::redact(s.db); }
 
 constexpr std::int64_t k_day = 24 * 3600;
 
-constexpr std::array<Definition, 29> k_definitions{{
+constexpr std::array<Definition, 36> k_definitions{{
     {"db", "CROSSCHECK_DB", set_text<&Settings::db>, nullptr, show_db},
     {"upstream_repo", "UPSTREAM_REPO", set_upstream, nullptr, show_text<&Settings::upstream_repo>},
     {"listen", "CROSSCHECK_LISTEN", set_listen, nullptr, show_text<&Settings::listen>},
@@ -321,6 +353,23 @@ constexpr std::array<Definition, 29> k_definitions{{
     {"local_job_concurrency", "CROSSCHECK_LOCAL_JOBS",
      set_number<&Settings::local_job_concurrency, 1, 64>, nullptr,
      show_number<&Settings::local_job_concurrency>},
+    {"retention_bodies_days", "CROSSCHECK_RETENTION_BODIES_DAYS",
+     set_number<&Settings::retention_bodies_days, 0, 36500>, nullptr,
+     show_number<&Settings::retention_bodies_days>},
+    {"retention_logs_days", "CROSSCHECK_RETENTION_LOGS_DAYS",
+     set_number<&Settings::retention_logs_days, 0, 36500>, nullptr,
+     show_number<&Settings::retention_logs_days>},
+    {"retention_results_days", "CROSSCHECK_RETENTION_RESULTS_DAYS",
+     set_number<&Settings::retention_results_days, 0, 36500>, nullptr,
+     show_number<&Settings::retention_results_days>},
+    {"retention_events_days", "CROSSCHECK_RETENTION_EVENTS_DAYS",
+     set_number<&Settings::retention_events_days, 0, 36500>, nullptr,
+     show_number<&Settings::retention_events_days>},
+    {"tls_certificate", "CROSSCHECK_TLS_CERTIFICATE", set_text<&Settings::tls_certificate>, nullptr,
+     show_text<&Settings::tls_certificate>},
+    {"tls_key", "CROSSCHECK_TLS_KEY", set_text<&Settings::tls_key>, nullptr,
+     show_text<&Settings::tls_key>},
+    {"trusted_proxies", "CROSSCHECK_TRUSTED_PROXIES", set_proxies, set_proxy_list, show_proxies},
     {"local_commands", "", set_command, set_commands, show_commands},
     {"allowlist_url", "ALLOWLIST_URL", set_url<&Settings::allowlist_url>, nullptr,
      show_text<&Settings::allowlist_url>},

@@ -50,6 +50,13 @@ struct Settings {
       6 * 3600;                             // a silent job, or a silent L4 backend, has failed
   std::int64_t check_settle_seconds = 300;  // quiet after the last job, until a verdict
   std::int64_t local_job_concurrency = 1;
+  std::int64_t retention_bodies_days = 30;  // 0: for ever, as of the next three
+  std::int64_t retention_logs_days = 30;
+  std::int64_t retention_results_days = 180;
+  std::int64_t retention_events_days = 365;
+  std::string tls_certificate;               // a file; empty: HTTP without TLS
+  std::string tls_key;                       // a file
+  std::vector<std::string> trusted_proxies;  // addresses and networks whose X-Forwarded-… count
   std::vector<std::pair<std::string, std::string>> local_commands;  // owner/repo, command
 };
 

@@ -12,6 +12,7 @@ import {
   postgres,
   pullRequest,
   recordingSettings,
+  root,
   run,
   secret,
   send,
@@ -324,4 +325,16 @@ test('/ops in a browser: the button replays, axe finds nothing in either theme',
     }
     await context.close();
   }
+});
+
+test('docs/metrics.md has every metric, with its type, and no other', async (t) => {
+  const {server} = await withDeadLetter(t);
+  const text = await (await fetch(new URL('/metrics', server.url))).text();
+  const told = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, ...pair]) => pair.join(' '));
+  const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
+  const written = [...page.matchAll(/^\| `(\w+)(?:\{[\w,]*\})?` \| (\w+) \|/gm)].map(([, ...pair]) =>
+    pair.join(' '),
+  );
+  assert.deepEqual(told.sort(), written.sort());
+  assert.match(text, /^crosscheck_dispatches\{state="dead"\} 1$/m);
 });

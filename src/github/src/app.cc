@@ -171,7 +171,7 @@ struct App::State {
   };
 
   State(Options o, SigningKey k, net::Client& c, const base::Clock& t)
-      : options{std::move(o)}, key{std::move(k)}, client{c}, clock{t} {
+      : options{std::move(o)}, client{c}, clock{t}, key{std::move(k)} {
     while (options.api_url.ends_with('/')) options.api_url.pop_back();
   }
 
@@ -241,10 +241,10 @@ struct App::State {
   };
 
   Options options;
-  const SigningKey key;
   net::Client& client;
   const base::Clock& clock;
   std::mutex mutex;  // guards what follows
+  SigningKey key;
   std::map<RepoName, std::int64_t> installations;
   std::map<std::int64_t, Token> tokens;
   std::string jwt_text;
@@ -449,6 +449,12 @@ void App::get(const RepoName& repo, std::string path, SteadyClock::time_point un
             std::move(answer.error().reason)));
       })
       ->begin();
+}
+
+void App::set_key(SigningKey key) {
+  const std::lock_guard lock{state_->mutex};
+  state_->key = std::move(key);
+  state_->jwt_text.clear();
 }
 
 std::vector<ApiBudget> App::budgets() const {

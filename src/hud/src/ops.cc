@@ -68,7 +68,9 @@ Result<void> read_dead_letters(store::Tx& tx, Ops& ops) {
     std::string why_not;
     if (row.integer(11) != 0) why_not = "past retention";
     if (row.integer(12) != 0) why_not = "superseded";
-    ops.dead_letters.push_back({.id = row.integer(0),
+    ops.dead_letters.push_back({.kind = "dispatch",
+                                .id = row.integer(0),
+                                .says = {},
                                 .delivery_id = name_of(row.text(1)),
                                 .event_type = name_of(row.text(2)),
                                 .pr_number = row.optional_integer(3),
@@ -81,6 +83,60 @@ Result<void> read_dead_letters(store::Tx& tx, Ops& ops) {
                                 .created_at = row.time(10),
                                 .not_replayable = std::move(why_not)});
   }
+  return {};
+}
+
+Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
+  auto rows = tx.query(
+      "SELECT c.id, d.delivery_id, d.event_type, d.pr_number, d.head_sha, c.repo, c.kind, c.says, "
+      "c.attempts, c.uncertain, c.last_error, c.created_at FROM github_calls c JOIN deliveries d "
+      "ON d.id = c.delivery WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
+      {k_ops_rows});
+  if (!rows) return tl::unexpected(rows.error());
+  for (const auto& row : *rows)
+    ops.dead_letters.push_back({.kind = "call",
+                                .id = row.integer(0),
+                                .says = name_of(row.text(6)) + " " + name_of(row.text(7)),
+                                .delivery_id = name_of(row.text(1)),
+                                .event_type = name_of(row.text(2)),
+                                .pr_number = row.optional_integer(3),
+                                .head_sha = name_of(row.optional_text(4)),
+                                .repo = name_of(row.text(5)),
+                                .level = {},
+                                .attempts = row.integer(8),
+                                .uncertain = row.integer(9) != 0,
+                                .reason = name_of(row.optional_text(10)),
+                                .created_at = row.time(11),
+                                .not_replayable = {}});
+  return {};
+}
+
+Result<void> read_outbox(store::Tx& tx, std::string_view table, std::vector<OutboxState>& outbox) {
+  auto states = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM " + std::string{table} +
+                         " GROUP BY state");
+  if (!states) return tl::unexpected(states.error());
+  for (const auto& [state, means] : k_states) {
+    OutboxState entry{std::string{state}};
+    for (const auto& row : *states)
+      if (row.text(0) == state) entry = {row.text(0), row.integer(1), row.time(2)};
+    outbox.push_back(std::move(entry));
+  }
+  return {};
+}
+
+Result<void> read_kept_back(store::Tx& tx, Ops& ops) {
+  constexpr std::string_view k_prefix = "shadow: ";
+  auto rows = tx.query(
+      "SELECT d.delivery_id, x.repo, x.last_error, x.created_at FROM (SELECT delivery, repo, "
+      "last_error, created_at FROM dispatches WHERE state = 'withdrawn' UNION ALL SELECT delivery, "
+      "repo, last_error, created_at FROM github_calls WHERE state = 'withdrawn') x "
+      "JOIN deliveries d ON d.id = x.delivery WHERE x.last_error LIKE 'shadow: %' "
+      "ORDER BY x.created_at DESC LIMIT $1",
+      {k_ops_rows});
+  if (!rows) return tl::unexpected(rows.error());
+  for (const auto& row : *rows)
+    ops.kept_back.push_back({name_of(row.text(0)), name_of(row.text(1)),
+                             name_of(row.text(2)).substr(k_prefix.size()), row.time(3)});
   return {};
 }
 
@@ -105,14 +161,16 @@ Result<void> read_timed_out(store::Tx& tx, Ops& ops, Time now) {
 std::string_view words_of(std::string_view fault) {
   if (fault == "unauthorized") return "the token is unknown, was revoked or has expired";
   if (fault == "forbidden") return "the token's role does not allow it";
-  if (fault == "not_found") return "there is no such dispatch";
+  if (fault == "not_found") return "there is no such dispatch or call";
   if (fault == "conflict")
     return "it is no longer dead, or was superseded, or its event is past its retention";
   return "it was not understood";
 }
 
 json::object entry_of_page(const DeadLetter& letter, Time now) {
-  return {{"id", letter.id},
+  return {{"kind", letter.kind},
+          {"id", letter.id},
+          {"says", text_or_false(letter.says)},
           {"delivery_id", letter.delivery_id},
           {"event", letter.event_type},
           {"pr", letter.pr_number ? json::value(*letter.pr_number) : json::value(false)},
@@ -129,7 +187,7 @@ json::object entry_of_page(const DeadLetter& letter, Time now) {
 }
 
 json::object entry_of_twin(const DeadLetter& letter) {
-  json::object entry{{"dispatch", letter.id},
+  json::object entry{{letter.kind, letter.id},
                      {"delivery_id", letter.delivery_id},
                      {"event_type", letter.event_type},
                      {"repo", letter.repo},
@@ -140,6 +198,7 @@ json::object entry_of_twin(const DeadLetter& letter) {
                      {"created_at", base::to_rfc3339(letter.created_at)},
                      {"replayable", letter.not_replayable.empty()}};
   if (letter.pr_number) entry["pr_number"] = *letter.pr_number;
+  if (!letter.says.empty()) entry["says"] = letter.says;
   if (!letter.not_replayable.empty()) entry["not_replayable"] = letter.not_replayable;
   return entry;
 }
@@ -178,6 +237,7 @@ void add_live(Page& page, const Live& live, Time now) {
   }
   const auto& list = live.allowlist;
   page.context["live"] = json::object{{"started", time_of_page(live.started_at, now)},
+                                      {"shadow", live.shadow},
                                       {"settings_digest", live.settings_digest.substr(0, 16)},
                                       {"sending", live.sender.sending},
                                       {"sender_running", live.sender.running},
@@ -192,6 +252,7 @@ void add_live(Page& page, const Live& live, Time now) {
                                       {"budgets", std::move(budgets)}};
   page.twin["process"] =
       json::object{{"started_at", base::to_rfc3339(live.started_at)},
+                   {"shadow", live.shadow},
                    {"settings_digest", live.settings_digest},
                    {"sender", json::object{{"running", live.sender.running},
                                            {"sending", live.sender.sending},
@@ -214,20 +275,20 @@ Result<Ops> read_ops(store::Tx& tx, Time now) {
   auto recent = tx.query("SELECT COUNT(*) FROM deliveries WHERE received_at > $1", {now - k_day});
   if (!recent) return tl::unexpected(recent.error());
   ops.events_a_day = recent->front().integer(0);
-  auto states = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
-  if (!states) return tl::unexpected(states.error());
-  for (const auto& [state, means] : k_states) {
-    OutboxState entry{std::string{state}};
-    for (const auto& row : *states)
-      if (row.text(0) == state) entry = {row.text(0), row.integer(1), row.time(2)};
-    if (state == "dead") ops.dead = entry.count;
-    ops.outbox.push_back(std::move(entry));
-  }
+  if (auto read = read_outbox(tx, "dispatches", ops.outbox); !read)
+    return tl::unexpected(read.error());
+  if (auto read = read_outbox(tx, "github_calls", ops.calls); !read)
+    return tl::unexpected(read.error());
+  for (const auto* outbox : {&ops.outbox, &ops.calls})
+    for (const auto& entry : *outbox)
+      if (entry.state == "dead") ops.dead += entry.count;
   auto due = tx.query(
       "SELECT MIN(not_before) FROM dispatches WHERE state = 'pending' AND not_before <= $1", {now});
   if (!due) return tl::unexpected(due.error());
   ops.oldest_due_at = due->front().optional_time(0);
   if (auto read = read_dead_letters(tx, ops); !read) return tl::unexpected(read.error());
+  if (auto read = read_dead_calls(tx, ops); !read) return tl::unexpected(read.error());
+  if (auto read = read_kept_back(tx, ops); !read) return tl::unexpected(read.error());
   if (auto read = read_timed_out(tx, ops, now); !read) return tl::unexpected(read.error());
   auto audit = store::audit_tail(tx, k_ops_rows);
   if (!audit) return tl::unexpected(audit.error());
@@ -248,24 +309,43 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
   page.newest_at = ops.newest_event_at;
   json::array outbox;
   json::object outbox_twin;
+  json::object calls_twin;
+  const auto oldest_of = [](const OutboxState& e) {
+    return e.count > 0 ? std::optional{e.oldest_at} : std::nullopt;
+  };
   for (std::size_t i = 0; i < ops.outbox.size(); ++i) {
     const auto& entry = ops.outbox[i];
+    const auto& calls = ops.calls[i];
     const bool is_open = entry.state == "pending" || entry.state == "sending";
-    const auto oldest = entry.count > 0 ? std::optional{entry.oldest_at} : std::nullopt;
-    outbox.push_back(
-        json::object{{"state", entry.state},
-                     {"means", k_states[i].second},
-                     {"n", entry.count},
-                     {"bad", entry.state == "dead" && entry.count > 0},
-                     {"oldest", is_open ? time_of_page(oldest, now) : json::value(false)}});
+    outbox.push_back(json::object{
+        {"state", entry.state},
+        {"means", k_states[i].second},
+        {"n", entry.count},
+        {"calls", calls.count},
+        {"bad", entry.state == "dead" && entry.count + calls.count > 0},
+        {"oldest", is_open ? time_of_page(oldest_of(entry), now) : json::value(false)}});
     outbox_twin[entry.state] =
-        json::object{{"count", entry.count}, {"oldest_at", time_of_twin(oldest)}};
+        json::object{{"count", entry.count}, {"oldest_at", time_of_twin(oldest_of(entry))}};
+    calls_twin[calls.state] =
+        json::object{{"count", calls.count}, {"oldest_at", time_of_twin(oldest_of(calls))}};
   }
   json::array letters;
   json::array letters_twin;
   for (const auto& letter : ops.dead_letters) {
     letters.push_back(entry_of_page(letter, now));
     letters_twin.push_back(entry_of_twin(letter));
+  }
+  json::array kept_back;
+  json::array kept_back_twin;
+  for (const auto& entry : ops.kept_back) {
+    kept_back.push_back(json::object{{"delivery_id", entry.delivery_id},
+                                     {"repo", entry.repo},
+                                     {"what", entry.what},
+                                     {"when", time_of_page(entry.at, now)}});
+    kept_back_twin.push_back(json::object{{"delivery_id", entry.delivery_id},
+                                          {"repo", entry.repo},
+                                          {"what", entry.what},
+                                          {"at", base::to_rfc3339(entry.at)}});
   }
   json::array timed_out;
   json::array timed_out_twin;
@@ -302,6 +382,7 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
       {"events_last_24_hours", ops.events_a_day},
       {"outbox", std::move(outbox_twin)},
       {"dead_letters", std::move(letters_twin)},
+      {"kept_back", std::move(kept_back_twin)},
       {"timed_out", json::object{{"window_days",
                                   std::chrono::duration_cast<std::chrono::days>(k_window).count()},
                                  {"count", ops.timed_out},
@@ -327,6 +408,8 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
                   {"dead_cut", ops.dead > std::ssize(ops.dead_letters)},
                   {"dead_shown", ops.dead_letters.size()},
                   {"letters", std::move(letters)},
+                  {"has_kept_back", !ops.kept_back.empty()},
+                  {"kept_back", std::move(kept_back)},
                   {"days", std::chrono::duration_cast<std::chrono::days>(k_window).count()},
                   {"timed_out", ops.timed_out},
                   {"has_timed_out", ops.timed_out > 0},

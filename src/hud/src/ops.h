@@ -25,7 +25,9 @@ struct OutboxState {
 };
 
 struct DeadLetter {
+  std::string kind;  // dispatch, call
   std::int64_t id = 0;
+  std::string says;  // of a call: what it was to do
   std::string delivery_id;
   std::string event_type;
   std::optional<std::int64_t> pr_number;
@@ -39,6 +41,14 @@ struct DeadLetter {
   std::string not_replayable;  // why; empty: it is
 };
 
+// What a relay that runs as a shadow kept back.
+struct KeptBack {
+  std::string delivery_id;
+  std::string repo;
+  std::string what;
+  base::Time at{};
+};
+
 struct TimedOut {
   std::int64_t id = 0;
   std::string repo;
@@ -49,11 +59,13 @@ struct TimedOut {
 
 struct Ops {
   std::optional<base::Time> newest_event_at;
-  std::int64_t events_a_day = 0;  // of the last 24 hours
-  std::vector<OutboxState> outbox;
+  std::int64_t events_a_day = 0;            // of the last 24 hours
+  std::vector<OutboxState> outbox;          // dispatches
+  std::vector<OutboxState> calls;           // other calls to GitHub
   std::optional<base::Time> oldest_due_at;  // of what should have been sent by now
   std::int64_t dead = 0;
   std::vector<DeadLetter> dead_letters;  // newest first, at most k_ops_rows
+  std::vector<KeptBack> kept_back;       // newest first, at most k_ops_rows
   std::int64_t timed_out = 0;            // in the window
   std::vector<TimedOut> timed_out_jobs;  // newest first, at most k_ops_rows
   std::vector<store::AuditEntry> audit;  // newest first, at most k_ops_rows

@@ -14,6 +14,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -64,10 +66,57 @@ constexpr milliseconds k_accept_backoff{50};
 enum class Phase : std::uint8_t { waiting, head, body, handling, answering, draining, doomed };
 constexpr std::size_t k_phases = 7;
 
+using TlsContext = std::shared_ptr<asio::ssl::context>;
+
+// A connection's bytes, in TLS or not: what reads and writes need not know which.
+class Stream {
+ public:
+  using executor_type = beast::tcp_stream::executor_type;
+  using next_layer_type = beast::tcp_stream;
+
+  Stream(tcp::socket socket, TlsContext context)
+      : tcp_{std::move(socket)}, context_{std::move(context)} {
+    if (context_) tls_.emplace(tcp_, *context_);
+  }
+  executor_type get_executor() { return tcp_.get_executor(); }
+  next_layer_type& next_layer() { return tcp_; }
+  [[nodiscard]] const next_layer_type& next_layer() const { return tcp_; }
+  // Nothing: plain.
+  std::optional<asio::ssl::stream<beast::tcp_stream&>>& tls() { return tls_; }
+
+  template <class Buffers, class Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    return asio::async_initiate<Token, void(error_code, std::size_t)>(
+        [this](auto handler, const Buffers& into) {
+          if (tls_)
+            tls_->async_read_some(into, std::move(handler));
+          else
+            tcp_.async_read_some(into, std::move(handler));
+        },
+        token, buffers);
+  }
+  template <class Buffers, class Token>
+  auto async_write_some(const Buffers& buffers, Token&& token) {
+    return asio::async_initiate<Token, void(error_code, std::size_t)>(
+        [this](auto handler, const Buffers& from) {
+          if (tls_)
+            tls_->async_write_some(from, std::move(handler));
+          else
+            tcp_.async_write_some(from, std::move(handler));
+        },
+        token, buffers);
+  }
+
+ private:
+  beast::tcp_stream tcp_;
+  const TlsContext context_;  // outlives the stream that uses it
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls_;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::size_t buffer_limit)
-      : stream{std::move(socket)}, buffer{buffer_limit} {}
+  Connection(tcp::socket socket, TlsContext context, std::size_t buffer_limit)
+      : stream{std::move(socket), std::move(context)}, buffer{buffer_limit} {}
 
   // From any thread.
   void close_soon() {
@@ -75,7 +124,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                [self = shared_from_this()] { beast::get_lowest_layer(self->stream).close(); });
   }
 
-  beast::tcp_stream stream;  // used on its strand only, as is `buffer`
+  Stream stream;  // used on its strand only, as is `buffer`
   beast::flat_buffer buffer;
 
  private:
@@ -232,6 +281,23 @@ Response error_response(int status, std::string_view reason) {
   return Response::json(status, fmt::format(R"({{"error":"{}"}})", reason));
 }
 
+base::Result<TlsContext> make_context(const TlsFiles& files) {
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  error_code error;
+  const auto failed = [&error](std::string_view setting, const std::string& file) {
+    return base::fail(base::Fault::invalid_input,
+                      fmt::format("{}: {}: {}", setting, file, error.message()),
+                      "give PEM files that belong together and that this user may read");
+  };
+  SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
+  context->set_options(asio::ssl::context::single_dh_use, error);
+  if (!error) context->use_certificate_chain_file(files.certificate, error);
+  if (error) return failed("tls_certificate", files.certificate);
+  context->use_private_key_file(files.key, asio::ssl::context::pem, error);
+  if (error) return failed("tls_key", files.key);
+  return context;
+}
+
 std::string http_date(std::time_t now) {
   static constexpr std::array k_days{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static constexpr std::array k_months{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -328,6 +394,17 @@ class BeastServer final : public Server {
                       remedy(error));
   }
 
+  [[nodiscard]] const std::optional<TlsFiles>& tls() const { return options_.tls; }
+
+  base::Result<void> reload_tls(const TlsFiles& files) override {
+    if (!options_.tls) return {};
+    auto context = make_context(files);
+    if (!context) return tl::unexpected(context.error());
+    const std::scoped_lock lock{tls_mutex_};
+    tls_ = std::move(*context);
+    return {};
+  }
+
   void run() {
     const base::SignalsBlocked blocked;
     handlers_.emplace(std::max<std::size_t>(1, options_.handler_threads));
@@ -359,6 +436,11 @@ class BeastServer final : public Server {
   }
 
  private:
+  TlsContext tls_context() {
+    const std::scoped_lock lock{tls_mutex_};
+    return tls_;
+  }
+
   error_code bind(const tcp::endpoint& endpoint) {
     error_code error;
     acceptor_.open(endpoint.protocol(), error);
@@ -409,8 +491,8 @@ class BeastServer final : public Server {
   }
 
   void open(tcp::socket socket) {
-    auto connection =
-        std::make_shared<Connection>(std::move(socket), options_.header_limit + k_read);
+    auto connection = std::make_shared<Connection>(std::move(socket), tls_context(),
+                                                   options_.header_limit + k_read);
     if (!connections_.add(*connection)) return;
     const auto executor = connection->stream.get_executor();
     asio::co_spawn(executor, serve(std::move(connection)), asio::detached);
@@ -434,6 +516,15 @@ class BeastServer final : public Server {
     const auto peer = transport.socket().remote_endpoint(error);
     const std::string remote = error ? std::string{} : peer.address().to_string();
     transport.expires_after(options_.header_timeout);
+    if (auto& tls = connection.stream.tls()) {
+      co_await tls->async_handshake(asio::ssl::stream_base::server,
+                                    asio::redirect_error(asio::use_awaitable, error));
+      if (error) {
+        log::debug("tls_refused", {{"remote", remote}, {"reason", error.message()}});
+        co_return;
+      }
+      transport.expires_after(options_.header_timeout);
+    }
     bool go_on = true;
     while (go_on) {
       if (!co_await wait_for_request(connection)) co_return;
@@ -441,6 +532,16 @@ class BeastServer final : public Server {
       transport.expires_after(options_.idle_timeout);
       if (connection.buffer.size() == 0) connection.buffer.shrink_to_fit();
     }
+    co_await say_goodbye(connection);
+  }
+
+  // So that the peer knows that nothing is missing.
+  static asio::awaitable<void> say_goodbye(Connection& connection) {
+    auto& tls = connection.stream.tls();
+    if (!tls || !beast::get_lowest_layer(connection.stream).socket().is_open()) co_return;
+    error_code ignored;
+    beast::get_lowest_layer(connection.stream).expires_after(k_drain_timeout);
+    co_await tls->async_shutdown(asio::redirect_error(asio::use_awaitable, ignored));
   }
 
   // The deadline has been set: after accept it is that of the headers, later that of idleness.
@@ -472,6 +573,8 @@ class BeastServer final : public Server {
     if (!head) co_return co_await refuse(connection, head.error());
     Request& request = head->request;
     request.remote = remote;
+    if (connection.stream.tls()) request.scheme = "https";
+    apply_forwarded(request, options_.trusted_proxies);
 
     const std::optional<std::size_t> limit = body_limit(request);
     if (!limit) co_return co_await refuse(connection, Refusal{500, "internal"});
@@ -567,8 +670,8 @@ class BeastServer final : public Server {
     if (!connections_.enter(connection, Phase::draining)) co_return;
     auto& transport = beast::get_lowest_layer(connection.stream);
     error_code error;
-    transport.socket().shutdown(tcp::socket::shutdown_send, error);
     transport.expires_after(k_drain_timeout);
+    if (!connection.stream.tls()) transport.socket().shutdown(tcp::socket::shutdown_send, error);
     while (!error) {
       connection.buffer.clear();
       co_await connection.stream.async_read_some(connection.buffer.prepare(k_read),
@@ -629,6 +732,8 @@ class BeastServer final : public Server {
   std::atomic<bool> abandoned_ = false;
   std::optional<asio::thread_pool> handlers_;
   std::vector<std::thread> threads_;
+  std::mutex tls_mutex_;
+  TlsContext tls_;  // null: plain
   std::mutex stop_mutex_;
   bool stopped_ = false;
 };
@@ -638,6 +743,10 @@ class BeastServer final : public Server {
 base::Result<std::unique_ptr<Server>> Server::start(ServerOptions options, Handler handler) {
   try {
     auto server = std::make_unique<BeastServer>(std::move(options), std::move(handler));
+    if (server->tls()) {
+      if (auto loaded = server->reload_tls(*server->tls()); !loaded)
+        return tl::unexpected(loaded.error());
+    }
     if (base::Result<void> listening = server->listen(); !listening) {
       return tl::unexpected<base::Error>{std::move(listening.error())};
     }

@@ -19,37 +19,44 @@ namespace log = base::log;
 
 constexpr std::string_view k_form = "application/x-www-form-urlencoded";
 
-// An origin is a scheme and what Host has.
+// Where this server was spoken to in plain HTTP, a proxy may have spoken TLS in its place.
 bool is_own_origin(std::string_view origin, const net::Request& request) {
   const std::string_view host = request.headers.get("Host").value_or("");
   for (const std::string_view scheme : {"http://", "https://"})
-    if (origin.starts_with(scheme))
+    if (origin.starts_with(scheme) && (scheme == "https://" || request.scheme == "http"))
       return !host.empty() &&
              base::to_lower_ascii(origin.substr(scheme.size())) == base::to_lower_ascii(host);
   return false;
 }
 
+template <class What>
+Result<ReplayWhat> numbered(std::string_view field, const std::string& text) {
+  What what;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), what.id);
+  if (error != std::errc{} || end != text.data() + text.size() || what.id <= 0)
+    return base::fail(Fault::invalid_input,
+                      "field " + std::string{field} + ": expected a number, as /ops shows it");
+  return what;
+}
+
 Result<ReplayWhat> read_replay(const net::Request& request) {
   const auto dispatch = net::form_value(request.body, "dispatch");
+  const auto call = net::form_value(request.body, "call");
   const auto delivery = net::form_value(request.body, "delivery");
   const auto all = net::form_value(request.body, "all_dead");
-  if (int{dispatch.has_value()} + int{delivery.has_value()} + int{all.has_value()} != 1)
-    return base::fail(Fault::invalid_input, "field dispatch, delivery or all_dead: send one");
+  if (int{dispatch.has_value()} + int{call.has_value()} + int{delivery.has_value()} +
+          int{all.has_value()} !=
+      1)
+    return base::fail(Fault::invalid_input, "field dispatch, call, delivery or all_dead: send one");
+  if (dispatch) return numbered<ReplayDispatch>("dispatch", *dispatch);
+  if (call) return numbered<ReplayCall>("call", *call);
   if (delivery) {
     if (base::to_utf8(*delivery) != *delivery || delivery->find('\0') != std::string::npos)
       return base::fail(Fault::invalid_input, "field delivery: expected text");
     return ReplayDelivery{*delivery};
   }
-  if (all) {
-    if (*all != "1") return base::fail(Fault::invalid_input, "field all_dead: expected 1");
-    return ReplayAllDead{};
-  }
-  ReplayDispatch what;
-  const auto [end, error] =
-      std::from_chars(dispatch->data(), dispatch->data() + dispatch->size(), what.id);
-  if (error != std::errc{} || end != dispatch->data() + dispatch->size() || what.id <= 0)
-    return base::fail(Fault::invalid_input, "field dispatch: expected a dispatch's number");
-  return what;
+  if (*all != "1") return base::fail(Fault::invalid_input, "field all_dead: expected 1");
+  return ReplayAllDead{};
 }
 
 net::Response see_other(std::string location) {

@@ -121,6 +121,17 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
   });
 }
 
+void IntakeHandler::set_webhook_secrets(std::vector<std::string> secrets) {
+  auto next = std::make_shared<const Secrets>(std::move(secrets));
+  const std::lock_guard lock{mutex_};
+  secrets_ = std::move(next);
+}
+
+std::shared_ptr<const std::vector<std::string>> IntakeHandler::secrets() const {
+  const std::lock_guard lock{mutex_};
+  return secrets_;
+}
+
 net::Response IntakeHandler::handle(const net::Request& request) {
   constexpr std::string_view refused = "webhook.refused";
   const std::string_view type = request.headers.get("X-GitHub-Event").value_or("");
@@ -129,7 +140,7 @@ net::Response IntakeHandler::handle(const net::Request& request) {
   if (request.body.size() > k_webhook_limit)
     return refuse({Fault::too_large, "body: larger than 25 MiB"}, refused);
   if (const auto signed_by_us = github::verify_signature(
-          options_.webhook_secrets, request.body, request.headers.get("X-Hub-Signature-256"));
+          *secrets(), request.body, request.headers.get("X-Hub-Signature-256"));
       !signed_by_us)
     return refuse(signed_by_us.error(), refused);
   const auto body = base::parse_json(request.body, "body");

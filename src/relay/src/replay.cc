@@ -16,22 +16,39 @@ using base::Result;
 
 // What a replay comes down to in SQL.
 struct Selection {
-  std::string subject;    // for people
-  std::string condition;  // on a row of `dispatches`, `github_calls` or `jobs`, with $1
+  std::string subject;     // for people
+  std::string dispatches;  // condition on a row of `dispatches`, with $1; empty: none
+  std::string calls;       // the same on `github_calls`
+  std::string reports;     // the same on `jobs`, whose reports go to another HUD
   store::Parameter value{std::nullopt};
 };
 
 Result<Selection> select(store::Tx& tx, const ReplayWhat& what) {
   if (const auto* dispatch = std::get_if<ReplayDispatch>(&what))
-    return Selection{"dispatch " + std::to_string(dispatch->id), "id = $1", dispatch->id};
+    return Selection{"dispatch " + std::to_string(dispatch->id), "id = $1", "", "", dispatch->id};
+  if (const auto* call = std::get_if<ReplayCall>(&what))
+    return Selection{"call " + std::to_string(call->id), "", "id = $1", "", call->id};
   if (const auto* delivery = std::get_if<ReplayDelivery>(&what)) {
     auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery->id});
     if (!rows) return tl::unexpected(rows.error());
     const std::string shown = base::to_utf8(delivery->id, 256);
     if (rows->empty()) return base::fail(Fault::not_found, "there is no delivery " + shown);
-    return Selection{"delivery " + shown, "delivery = $1", rows->front().integer(0)};
+    return Selection{"delivery " + shown, "delivery = $1", "delivery = $1", "delivery = $1",
+                     rows->front().integer(0)};
   }
-  return Selection{"all that is dead", "id >= $1", std::int64_t{0}};
+  return Selection{"all that is dead", "id >= $1", "id >= $1", "id >= $1", std::int64_t{0}};
+}
+
+Result<void> refuse_call(store::Tx& tx, std::int64_t id) {
+  auto rows = tx.query("SELECT state, repo FROM github_calls WHERE id = $1", {id});
+  if (!rows) return tl::unexpected(rows.error());
+  const std::string name = "call " + std::to_string(id);
+  if (rows->empty()) return base::fail(Fault::not_found, "there is no " + name);
+  const auto& row = rows->front();
+  if (row.text(0) != "dead")
+    return base::fail(Fault::conflict, name + " for " + row.text(1) + " is " + row.text(0),
+                      "only dead calls are replayed");
+  return base::fail(Fault::conflict, name + " for " + row.text(1) + " was replaced by a newer one");
 }
 
 // Why one dispatch stays as it is.
@@ -72,24 +89,36 @@ Result<std::int64_t> arm_again(store::Tx& tx, std::string_view condition,
 Result<Replayed> replay(store::Tx& tx, const ReplayWhat& what, const Asker& asker, base::Time now) {
   const auto selection = select(tx, what);
   if (!selection) return tl::unexpected(selection.error());
-  auto armed = arm_again(tx, selection->condition, selection->value, now);
-  if (!armed) return tl::unexpected(armed.error());
-  if (const auto* one = std::get_if<ReplayDispatch>(&what)) {
-    if (*armed == 0)
-      if (auto refused = refuse_one(tx, one->id); !refused) return tl::unexpected(refused.error());
-  } else {
-    // The condition holds on rows of the other outboxes as well.
-    for (const auto arm : {arm_calls_again, arm_forwards_again}) {
-      const auto more = arm(tx, selection->condition, selection->value, now);
-      if (!more) return tl::unexpected(more.error());
-      *armed += *more;
-    }
+  Replayed done;
+  const auto arm = [&](const std::string& condition, const char* table,
+                       auto arm_rows) -> Result<void> {
+    if (condition.empty()) return {};
+    const auto armed = arm_rows(tx, condition, selection->value, now);
+    if (!armed) return tl::unexpected(armed.error());
+    auto left = tx.query(
+        std::string{"SELECT COUNT(*) FROM "} + table + " WHERE state = 'dead' AND " + condition,
+        {selection->value});
+    if (!left) return tl::unexpected(left.error());
+    done.armed += *armed;
+    done.left += left->front().integer(0);
+    return {};
+  };
+  if (auto armed = arm(selection->dispatches, "dispatches", arm_again); !armed)
+    return tl::unexpected(armed.error());
+  if (auto armed = arm(selection->calls, "github_calls", arm_calls_again); !armed)
+    return tl::unexpected(armed.error());
+  if (!selection->reports.empty()) {
+    const auto armed = arm_forwards_again(tx, selection->reports, selection->value, now);
+    if (!armed) return tl::unexpected(armed.error());
+    done.armed += *armed;
   }
-  auto left =
-      tx.query("SELECT COUNT(*) FROM dispatches WHERE state = 'dead' AND " + selection->condition,
-               {selection->value});
-  if (!left) return tl::unexpected(left.error());
-  const Replayed done{*armed, left->front().integer(0)};
+  if (done.armed == 0) {
+    Result<void> refused;
+    if (const auto* dispatch = std::get_if<ReplayDispatch>(&what))
+      refused = refuse_one(tx, dispatch->id);
+    if (const auto* call = std::get_if<ReplayCall>(&what)) refused = refuse_call(tx, call->id);
+    if (!refused) return tl::unexpected(refused.error());
+  }
   std::string outcome = std::to_string(done.armed) + " armed again";
   if (done.left > 0) outcome += ", " + std::to_string(done.left) + " left dead";
   if (auto noted = store::audit(

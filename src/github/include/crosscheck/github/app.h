@@ -90,6 +90,9 @@ class App {
            std::chrono::steady_clock::time_point until,
            std::function<void(base::Result<std::string>)> done);
 
+  // Signs with another key from now on.
+  void set_key(SigningKey key);
+
   // By account and resource.
   [[nodiscard]] std::vector<ApiBudget> budgets() const;
 

@@ -13,6 +13,7 @@ namespace crosscheck::hud {
 // What no store knows but the running process, for /ops. Of several relays each shows its own.
 struct Live {
   base::Time started_at{};
+  bool shadow = false;          // sends nothing
   std::string settings_digest;  // of every setting but the secrets: equal where they are
 
   struct Sender {  // of the outbox

@@ -35,7 +35,8 @@ struct Request {
   std::string query;   // raw, without '?'
   Headers headers;
   std::string body;
-  std::string remote;  // peer address
+  std::string remote;           // peer address
+  std::string scheme = "http";  // or "https"
 
   // The first value of a query parameter.
   [[nodiscard]] std::optional<std::string> parameter(std::string_view name) const;

@@ -4,16 +4,27 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "crosscheck/base/result.h"
+#include "crosscheck/net/forwarded.h"
 #include "crosscheck/net/http.h"
 
 namespace crosscheck::net {
 
+// PEM files. The certificate's may hold the chain, its own first.
+struct TlsFiles {
+  std::string certificate;
+  std::string key;
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: any free one
+  std::uint16_t port = 0;                // 0: any free one
+  std::optional<TlsFiles> tls;           // TLS 1.2 and 1.3; nothing: plain HTTP
+  std::vector<Network> trusted_proxies;  // whose X-Forwarded-For and -Proto are believed
   // How large the body of a request may be, decided from its method and path once the headers are
   // read: a larger Content-Length is answered 413 before a byte of the body is read.
   std::function<std::size_t(const Request&)> body_limit;  // default: 1 MiB
@@ -34,7 +45,8 @@ struct ServerOptions {
 
 using Handler = std::function<Response(const Request&)>;
 
-// An HTTP/1.1 server. Thread-safe. Handlers run on threads of their own, several at once.
+// An HTTP/1.1 server, in TLS or not. Thread-safe. Handlers run on threads of their own, several at
+// once.
 //
 // What is refused never reaches the handler and is answered {"error":"<reason>"}: 400 what is not
 // HTTP, whose body has two lengths, whose path, query or headers are not UTF-8 or whose path or
@@ -42,7 +54,8 @@ using Handler = std::function<Response(const Request&)>;
 // memory for. Upgrades are ignored, as HTTP allows.
 class Server {
  public:
-  // Listens before it returns. `environment` fault when the address cannot be bound, naming it.
+  // Listens before it returns. `environment` fault when the address cannot be bound, naming it;
+  // `invalid_input` when certificate or key cannot be used, naming the file.
   // Exceptions from `handler` are answered 500 with no detail and logged. HEAD comes to it as GET
   // and is answered without the body. Connection, Content-Length and Date are the server's: a
   // handler's are dropped.
@@ -50,6 +63,9 @@ class Server {
                                                                    Handler handler);
   virtual ~Server() = default;  // stops with no grace
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  // Takes the files anew for connections made from now on; open ones keep what they have. What
+  // cannot be used changes nothing. A server without TLS stays so.
+  [[nodiscard]] virtual base::Result<void> reload_tls(const TlsFiles& files) = 0;
   // Stops accepting, closes idle connections, lets requests in progress finish for up to `grace`,
   // closes the rest, joins. A handler that runs cannot be cut off: it is waited for beyond `grace`,
   // and must end by itself. May be called again, and from any thread but a handler's.

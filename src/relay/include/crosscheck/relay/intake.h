@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,19 +47,26 @@ class IntakeHandler {
         allowlist_{allowlist},
         clock_{clock},
         options_{std::move(options)},
-        checks_{checks} {}
+        checks_{checks},
+        secrets_{std::make_shared<const Secrets>(options_.webhook_secrets)} {}
   [[nodiscard]] net::Response handle(const net::Request& request);
+  // What is signed with any of these is accepted from now on.
+  void set_webhook_secrets(std::vector<std::string> secrets);
 
  private:
   [[nodiscard]] net::Response show_or_rerun(Routed::Route route, std::string_view type,
                                             std::string_view delivery_id,
                                             const base::json::value& body);
+  using Secrets = std::vector<std::string>;
+  [[nodiscard]] std::shared_ptr<const Secrets> secrets() const;
 
   store::Store& store_;
   const AllowlistFile& allowlist_;
   const base::Clock& clock_;
   const IntakeOptions options_;
   const CheckOptions* const checks_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Secrets> secrets_;
 };
 
 }  // namespace crosscheck::relay

@@ -56,6 +56,9 @@ class Relay {
   // How large a request's body may be, by its method and path.
   [[nodiscard]] static std::size_t body_limit(const net::Request& request);
 
+  void set_webhook_secrets(std::vector<std::string> secrets) {
+    intake_.set_webhook_secrets(std::move(secrets));
+  }
   [[nodiscard]] std::vector<Refusals> refusals() const { return metrics_.refusals(); }
   [[nodiscard]] Dispatcher::Health dispatcher_health() const { return dispatcher_.health(); }
   [[nodiscard]] std::size_t sending() const { return dispatcher_.in_flight(); }

@@ -10,20 +10,23 @@
 
 namespace crosscheck::relay {
 
-// What a person wants sent again: one dispatch; or what there is of one delivery, or at all, in the
-// outboxes: dispatches, calls to GitHub, reports for another HUD. Only what is dead is.
+// What a person wants sent again: one dispatch, one other call to GitHub; or what there is of one
+// delivery, or at all, in the outboxes: those, and reports for another HUD. Only what is dead is.
 struct ReplayDispatch {
+  std::int64_t id = 0;
+};
+struct ReplayCall {
   std::int64_t id = 0;
 };
 struct ReplayDelivery {
   std::string id;  // X-GitHub-Delivery
 };
 struct ReplayAllDead {};
-using ReplayWhat = std::variant<ReplayDispatch, ReplayDelivery, ReplayAllDead>;
+using ReplayWhat = std::variant<ReplayDispatch, ReplayCall, ReplayDelivery, ReplayAllDead>;
 
 struct Replayed {
   std::int64_t armed = 0;
-  std::int64_t left = 0;  // dead, but superseded, or their event is past its retention
+  std::int64_t left = 0;  // dead, but superseded or replaced, or their event is past its retention
 };
 // Who asks, for the audit log.
 struct Asker {
@@ -31,9 +34,9 @@ struct Asker {
   std::string origin;  // where from
 };
 
-// Puts dead dispatches back into the outbox, from where the relay on this store sends them, and
-// writes the audit log. `not_found` when there is no such dispatch or delivery, `conflict` when one
-// dispatch is asked for that cannot be replayed, saying why.
+// Puts what is dead back into its outbox, from where the relay on this store sends
+// them, and writes the audit log. `not_found` when there is no such thing, `conflict` when one is
+// asked for that cannot be replayed, saying why.
 [[nodiscard]] base::Result<Replayed> replay(store::Tx& tx, const ReplayWhat& what,
                                             const Asker& asker, base::Time now);
 

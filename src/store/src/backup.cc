@@ -1,0 +1,263 @@
+#include "crosscheck/store/backup.h"
+
+#include <SQLiteCpp/Backup.h>
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <libpq-fe.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "crosscheck/base/process.h"
+#include "crosscheck/store/store.h"
+
+namespace crosscheck::store {
+namespace {
+
+namespace fs = std::filesystem;
+using base::fail;
+using base::Fault;
+using base::Result;
+
+constexpr base::Duration k_dump_timeout = std::chrono::hours{6};
+constexpr std::chrono::milliseconds k_busy{10'000};
+
+bool is_postgresql(const std::string& url) {
+  return url.starts_with("postgresql://") || url.starts_with("postgres://");
+}
+std::string path_of(const std::string& url) {
+  constexpr std::string_view k_sqlite = "sqlite:";
+  return url.starts_with(k_sqlite) ? url.substr(k_sqlite.size()) : url;
+}
+
+Fault fault_of(int sqlite_code) {
+  switch (sqlite_code) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return Fault::busy;
+    case SQLITE_FULL:
+      return Fault::full;
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+      return Fault::read_only;
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      return Fault::invalid_input;
+    default:
+      return Fault::unavailable;
+  }
+}
+tl::unexpected<base::Error> sqlite_failure(const fs::path& file,
+                                           const SQLite::Exception& exception) {
+  return fail(fault_of(exception.getErrorCode() & 0xff), file.string() + ": " + exception.what());
+}
+
+// A file beside the one to be written that is removed unless it got its name.
+class Draft {
+ public:
+  explicit Draft(fs::path file) : file_{std::move(file)}, draft_{file_.string() + ".part"} {
+    remove();
+  }
+  ~Draft() { remove(); }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  [[nodiscard]] const fs::path& path() const { return draft_; }
+  // On the disk, then under its name.
+  Result<void> finish() {
+    for (const fs::path& path : {draft_, file_.has_parent_path() ? file_.parent_path() : "."}) {
+      if (path == draft_) {
+        if (auto synced = sync(path); !synced) return synced;
+        std::error_code error;
+        fs::rename(draft_, file_, error);
+        if (error)
+          return fail(Fault::environment, file_.string() + ": cannot be made: " + error.message());
+      } else if (auto synced = sync(path); !synced) {
+        return synced;
+      }
+    }
+    return {};
+  }
+
+ private:
+  static Result<void> sync(const fs::path& path) {
+    const base::Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (!fd || ::fsync(fd.get()) != 0)
+      return fail(Fault::environment, path.string() + ": " + std::strerror(errno));
+    return {};
+  }
+  void remove() const {
+    std::error_code ignored;
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+      fs::remove(draft_.string() + suffix, ignored);
+  }
+  const fs::path file_;
+  const fs::path draft_;
+};
+
+// Refuses a damaged database, and one that is not crosscheck's.
+Result<void> check_sqlite(SQLite::Database& database, const fs::path& file) {
+  SQLite::Statement check{database, "PRAGMA quick_check(1)"};
+  if (!check.executeStep() || check.getColumn(0).getString() != "ok")
+    return fail(Fault::invalid_input,
+                file.string() + ": is damaged: " + check.getColumn(0).getString(),
+                "use another backup");
+  if (!database.tableExists("schema_migrations"))
+    return fail(Fault::invalid_input, file.string() + ": is no store of crosscheck");
+  return {};
+}
+
+// All pages of `from` in one step, so that they are of one moment, into one file without a log.
+Result<void> copy_sqlite(const fs::path& from, const fs::path& to) {
+  try {
+    SQLite::Database source{from.string(), SQLite::OPEN_READONLY, static_cast<int>(k_busy.count())};
+    {
+      SQLite::Database target{to.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE};
+      SQLite::Backup copy{target, source};
+      while (copy.executeStep(-1) != SQLITE_DONE) ::usleep(10'000);
+    }
+    SQLite::Database target{to.string(), SQLite::OPEN_READWRITE};
+    target.exec("PRAGMA journal_mode = DELETE");
+    return check_sqlite(target, from);
+  } catch (const SQLite::Exception& exception) {
+    return sqlite_failure(from, exception);
+  }
+}
+
+// Takes the log of a database that nobody has open into its file.
+Result<void> close_log(const fs::path& file) {
+  try {
+    SQLite::Database database{file.string(), SQLite::OPEN_READWRITE};
+    SQLite::Statement change{database, "PRAGMA journal_mode = DELETE"};
+    if (change.executeStep() && change.getColumn(0).getString() == "delete") return {};
+  } catch (const SQLite::Exception& exception) {
+    const Fault fault = fault_of(exception.getErrorCode() & 0xff);
+    // What is no database may be replaced as well.
+    if (fault == Fault::invalid_input) return {};
+    if (fault != Fault::busy) return sqlite_failure(file, exception);
+  }
+  return fail(Fault::busy, file.string() + ": is in use", "stop the relay first");
+}
+
+Result<void> restore_sqlite(const fs::path& store, const fs::path& file, Replace replace) {
+  std::error_code error;
+  const bool there = fs::exists(store, error);
+  if (there && replace == Replace::no)
+    return fail(Fault::conflict, "there is a store at " + store.string(),
+                "give --replace: it is kept as " + store.string() + ".replaced");
+  if (store.has_parent_path()) fs::create_directories(store.parent_path(), error);
+  Draft draft{store};
+  if (auto copied = copy_sqlite(file, draft.path()); !copied) return copied;
+  if (there) {
+    if (auto closed = close_log(store); !closed) return closed;
+    fs::rename(store, store.string() + ".replaced", error);
+    if (error)
+      return fail(Fault::environment, store.string() + ": cannot be moved: " + error.message());
+    for (const char* suffix : {"-wal", "-shm"}) fs::remove(store.string() + suffix, error);
+  }
+  return draft.finish();
+}
+
+// A PostgreSQL URL as the variables that its programs read: a command line is seen by everybody.
+Result<std::vector<std::pair<std::string, std::optional<std::string>>>> variables_of(
+    const std::string& url) {
+  char* message = nullptr;
+  const std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)> options{
+      PQconninfoParse(url.c_str(), &message), PQconninfoFree};
+  // The message may hold the URL.
+  PQfreemem(message);
+  if (!options)
+    return fail(Fault::usage, redact(url) + ": is not understood",
+                "postgresql://USER@HOST/DATABASE");
+  std::vector<std::pair<std::string, std::optional<std::string>>> variables;
+  for (const PQconninfoOption* o = options.get(); o->keyword != nullptr; ++o)
+    if (o->val != nullptr && o->envvar != nullptr) variables.emplace_back(o->envvar, o->val);
+  return variables;
+}
+
+Result<void> run_tool(std::vector<std::string> arguments, const std::string& url) {
+  auto variables = variables_of(url);
+  if (!variables) return tl::unexpected(variables.error());
+  base::ProcessSpec spec;
+  spec.arguments = std::move(arguments);
+  spec.environment = std::move(*variables);
+  const std::string tool = spec.arguments.front();
+  const auto ended = base::run_captured(std::move(spec), k_dump_timeout, std::size_t{1} << 16);
+  if (!ended) {
+    if (ended.error().fault == Fault::environment)
+      return fail(Fault::environment, tool + ": is not installed",
+                  "apt-get install postgresql-client");
+    return tl::unexpected(ended.error());
+  }
+  if (ended->status.ok()) return {};
+  return fail(Fault::environment,
+              tool + " of " + redact(url) + ": " + to_string(ended->status) + ": " + ended->err);
+}
+
+Result<void> restore_postgresql(const std::string& url, const fs::path& file, Replace replace) {
+  OpenOptions options;
+  options.create = false;
+  options.check_schema = false;
+  auto store = open(url, options);
+  if (!store) return tl::unexpected(store.error());
+  const auto schema = schema_state(**store);
+  if (!schema) return tl::unexpected(schema.error());
+  store->reset();
+  std::vector<std::string> command{"pg_restore", "--exit-on-error", "--single-transaction",
+                                   "--no-owner", "--no-privileges"};
+  if (schema->current > 0) {
+    if (replace == Replace::no)
+      return fail(Fault::conflict, redact(url) + ": holds a store",
+                  "name an empty database, or give --replace: what it holds is lost");
+    command.insert(command.end(), {"--clean", "--if-exists"});
+  }
+  // pg_restore connects only when a database is named; the rest is in its variables.
+  const auto variables = variables_of(url);
+  if (!variables) return tl::unexpected(variables.error());
+  std::string database;
+  for (const auto& [name, value] : *variables)
+    if (name == "PGDATABASE") database = value.value_or("");
+  command.insert(command.end(), {"--dbname=" + database, file.string()});
+  return run_tool(std::move(command), url);
+}
+
+}  // namespace
+
+Result<void> backup(const std::string& url, const fs::path& file) {
+  std::error_code error;
+  if (fs::exists(file, error))
+    return fail(Fault::conflict, file.string() + ": exists", "name a new file");
+  // Also says what is wrong with the store's address.
+  OpenOptions options;
+  options.create = false;
+  options.check_schema = false;
+  options.read_only = true;
+  auto store = open(url, options);
+  if (!store) return tl::unexpected(store.error());
+  store->reset();
+  Draft draft{file};
+  const auto copied =
+      is_postgresql(url)
+          ? run_tool({"pg_dump", "--format=custom", "--file=" + draft.path().string()}, url)
+          : copy_sqlite(path_of(url), draft.path());
+  if (!copied) return copied;
+  return draft.finish();
+}
+
+Result<void> restore(const std::string& url, const fs::path& file, Replace replace) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error))
+    return fail(Fault::not_found, file.string() + ": there is no such file");
+  auto restored = is_postgresql(url) ? restore_postgresql(url, file, replace)
+                                     : restore_sqlite(path_of(url), file, replace);
+  if (!restored) return restored;
+  auto store = open(url);
+  if (!store) return tl::unexpected(store.error());
+  return {};
+}
+
+}  // namespace crosscheck::store
