@@ -19,10 +19,12 @@ constexpr std::size_t k_detail_limit = 300;  // bytes
 struct Outbox {
   std::map<std::string, std::int64_t, std::less<>> by_state;
   std::optional<base::Time> oldest_unsent;
+  std::map<std::string, std::int64_t, std::less<>> calls_by_state;
+  std::optional<base::Time> oldest_due;
 };
 
-Result<Outbox> read_outbox(store::Store& store) {
-  return store.read_value([](store::Tx& tx) -> Result<Outbox> {
+Result<Outbox> read_outbox(store::Store& store, base::Time now) {
+  return store.read_value([now](store::Tx& tx) -> Result<Outbox> {
     Outbox outbox;
     auto rows = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
     if (!rows) return tl::unexpected(rows.error());
@@ -34,8 +36,20 @@ Result<Outbox> read_outbox(store::Store& store) {
       const base::Time oldest = row.time(2);
       outbox.oldest_unsent = std::min(outbox.oldest_unsent.value_or(oldest), oldest);
     }
+    auto calls = tx.query("SELECT state, COUNT(*) FROM github_calls GROUP BY state");
+    if (!calls) return tl::unexpected(calls.error());
+    for (const auto& row : *calls) outbox.calls_by_state[row.text(0)] = row.integer(1);
+    auto due = tx.query(
+        "SELECT MIN(not_before) FROM dispatches WHERE state = 'pending' AND not_before <= $1",
+        {now});
+    if (!due) return tl::unexpected(due.error());
+    outbox.oldest_due = due->front().optional_time(0);
     return outbox;
   });
+}
+
+double seconds_since(const std::optional<base::Time>& time, base::Time now) {
+  return time ? std::max(0.0, std::chrono::duration<double>(now - *time).count()) : 0.0;
 }
 
 }  // namespace
@@ -65,7 +79,7 @@ std::vector<Refusals> Metrics::refusals() const {
 
 Result<std::string> Metrics::text(store::Store& store, base::Time now,
                                   std::string_view version) const {
-  const auto outbox = read_outbox(store);
+  const auto outbox = read_outbox(store, now);
   if (!outbox) return tl::unexpected(outbox.error());
   std::string out;
   const auto add = [&out](std::string_view format, const auto&... values) {
@@ -89,17 +103,24 @@ Result<std::string> Metrics::text(store::Store& store, base::Time now,
   add("# HELP crosscheck_dispatches Dispatches in the store, by state.\n"
       "# TYPE crosscheck_dispatches gauge\n");
   using enum DispatchState;
-  const auto count_of = [&](DispatchState state) {
-    const auto found = outbox->by_state.find(to_string(state));
-    return found == outbox->by_state.end() ? std::int64_t{0} : found->second;
+  const auto count_of = [](const auto& by_state, DispatchState state) {
+    const auto found = by_state.find(to_string(state));
+    return found == by_state.end() ? std::int64_t{0} : found->second;
   };
   for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
-    add("crosscheck_dispatches{{state=\"{}\"}} {}\n", to_string(state), count_of(state));
-  const std::int64_t size = count_of(pending) + count_of(sending);
-  const double age =
-      outbox->oldest_unsent
-          ? std::max(0.0, std::chrono::duration<double>(now - *outbox->oldest_unsent).count())
-          : 0.0;
+    add("crosscheck_dispatches{{state=\"{}\"}} {}\n", to_string(state),
+        count_of(outbox->by_state, state));
+  add("# HELP crosscheck_github_calls Other calls to GitHub in the store, by state.\n"
+      "# TYPE crosscheck_github_calls gauge\n");
+  for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
+    add("crosscheck_github_calls{{state=\"{}\"}} {}\n", to_string(state),
+        count_of(outbox->calls_by_state, state));
+  add("# HELP crosscheck_relay_lag_seconds How long the oldest dispatch that is due has waited.\n"
+      "# TYPE crosscheck_relay_lag_seconds gauge\ncrosscheck_relay_lag_seconds {:.3f}\n",
+      seconds_since(outbox->oldest_due, now));
+  const std::int64_t size =
+      count_of(outbox->by_state, pending) + count_of(outbox->by_state, sending);
+  const double age = seconds_since(outbox->oldest_unsent, now);
   add("# HELP crosscheck_outbox_size Dispatches not sent yet.\n"
       "# TYPE crosscheck_outbox_size gauge\ncrosscheck_outbox_size {}\n",
       size);

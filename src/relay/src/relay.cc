@@ -1,5 +1,7 @@
 #include "crosscheck/relay/relay.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/serialize.hpp>
 #include <utility>
 
@@ -158,7 +160,23 @@ net::Response Relay::ready() {
 net::Response Relay::metrics() {
   const auto text = metrics_.text(store_, clock_.now(), options_.version);
   if (!text) return refuse(text.error(), "metrics");
-  auto response = net::Response::text(200, *text);
+  const auto list = allowlist_.status();
+  const auto seconds = [](base::Time time) { return base::to_micros(time) / 1'000'000; };
+  auto response = net::Response::text(
+      200,
+      *text + fmt::format("# HELP crosscheck_start_time_seconds When this process started.\n"
+                          "# TYPE crosscheck_start_time_seconds gauge\n"
+                          "crosscheck_start_time_seconds {}\n"
+                          "# HELP crosscheck_allowlist_loaded_time_seconds When the allowlist in "
+                          "force was taken over.\n"
+                          "# TYPE crosscheck_allowlist_loaded_time_seconds gauge\n"
+                          "crosscheck_allowlist_loaded_time_seconds {}\n"
+                          "# HELP crosscheck_allowlist_refused Whether a later allowlist was "
+                          "refused.\n"
+                          "# TYPE crosscheck_allowlist_refused gauge\n"
+                          "crosscheck_allowlist_refused {}\n",
+                          seconds(started_at_), list.loaded ? seconds(list.loaded_at) : 0,
+                          list.error.empty() ? 0 : 1));
   response.headers.set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
   return response;
 }

@@ -79,6 +79,7 @@ class Relay {
   store::Store& store_;
   const base::Clock& clock_;
   AllowlistFile& allowlist_;
+  const base::Time started_at_ = clock_.now();
   const RelayOptions options_;
   const CheckOptions* const checks_;  // of `options_`, or null
   RateLimiter limiter_;
