@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "schema.h"
+
 namespace crosscheck::config {
 namespace {
 
@@ -379,6 +381,19 @@ Place Document::place(std::size_t byte) const {
   return {name_, number, static_cast<std::size_t>(column) + (after_mark ? 0U : 1U)};
 }
 
+namespace {
+
+// `1` and `'1'` are not the same, `a` and `'a'` are.
+bool reads_as_text(Node node) {
+  if (node.style() != Node::Style::plain) return true;
+  const std::string_view text = node.text();
+  return !node.is_null() &&
+         std::string_view{"0123456789+-."}.find(text[0]) == std::string_view::npos &&
+         !parse_boolean(text);
+}
+
+}  // namespace
+
 bool same_value(Node a, Node b) {
   if (!a || !b) return !a && !b;
   if (a.kind() != b.kind()) return false;
@@ -386,9 +401,7 @@ bool same_value(Node a, Node b) {
     case Node::Kind::alias:
       return a.source() == b.source();
     case Node::Kind::text:
-      // `1` and `'1'` are not the same; two quotes are.
-      return a.text() == b.text() &&
-             (a.style() == Node::Style::plain) == (b.style() == Node::Style::plain);
+      return a.text() == b.text() && reads_as_text(a) == reads_as_text(b);
     case Node::Kind::sequence: {
       Node x = a.first();
       Node y = b.first();

@@ -92,6 +92,7 @@ class Reader {
           {earlier->second});
     entry.unlisted_node = node.find("unlisted_test_mode");
     if (const auto mode = parse_mode(text_of(entry.unlisted_node))) entry.unlisted = *mode;
+    each(node.find("labels"), [&](Node label) { entry.labels.push_back(text_of(label)); });
     if (const Node tests = node.find("tests"); tests && tests.is(Node::Kind::sequence)) {
       for (const Node test : tests.children())
         if (test.is(Node::Kind::mapping)) entry.entries.push_back(test_entry(test));
@@ -338,9 +339,7 @@ class Joiner {
   Loaded join(std::vector<Config> parts) {
     for (Config& part : parts) {
       for (auto& document : part.documents) whole_.documents.push_back(std::move(document));
-      for (const std::string_view label : part.labels)
-        if (std::find(whole_.labels.begin(), whole_.labels.end(), label) == whole_.labels.end())
-          whole_.labels.push_back(label);
+      for (const std::string_view label : part.labels) add_once(whole_.labels, label);
       join_files(part);
       join_items(part.global.dtypes, whole_.global.dtypes, dtypes_, "dtype");
       join_items(part.global.ops, whole_.global.ops, ops_, "operator");
@@ -376,6 +375,10 @@ class Joiner {
     findings_.push_back(std::move(finding));
   }
 
+  static void add_once(std::vector<std::string_view>& labels, std::string_view label) {
+    if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+  }
+
   void join_files(Config& part) {
     for (FileEntry& file : part.files) {
       const auto [found, fresh] = files_.emplace(file.path, whole_.files.size());
@@ -396,6 +399,7 @@ class Joiner {
         into.unlisted = file.unlisted;
         into.unlisted_node = file.unlisted_node;
       }
+      for (const std::string_view label : file.labels) add_once(into.labels, label);
       std::move(file.entries.begin(), file.entries.end(), std::back_inserter(into.entries));
     }
   }
@@ -452,6 +456,15 @@ class Joiner {
         add(FindingKind::contradiction, b.name->node,
             fmt::format("'{}' is {} here and {} there", b.name->text(), to_string(b.entry->mode),
                         to_string(a.entry->mode)),
+            "keep one", {a.name->node});
+        return true;
+      }
+      if (a.entry->rationale && b.entry->rationale &&
+          a.entry->rationale->reason != b.entry->rationale->reason) {
+        add(FindingKind::contradiction, b.name->node,
+            fmt::format("'{}' is {} for the reason {} here and {} there", b.name->text(),
+                        to_string(b.entry->mode), to_string(b.entry->rationale->reason),
+                        to_string(a.entry->rationale->reason)),
             "keep one", {a.name->node});
         return true;
       }

@@ -157,6 +157,7 @@ struct FileEntry {
   std::string_view path = {};  // as written
   Mode unlisted = Mode::skip;
   Node unlisted_node;  // false: the default
+  std::vector<std::string_view> labels = {};
   std::vector<Entry> entries = {};
 };
 
