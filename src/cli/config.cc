@@ -299,8 +299,8 @@ Result<ExitCode> run_diff(const Globals& globals, const DiffOptions& options) {
           change.what != config::Change::What::unlisted)
         subject = std::string{to_string(change.what)} + " " + subject;
       if (!change.when.empty()) subject += " [" + change.when + "]";
-      print(base::to_utf8(fmt::format("{}: {} -> {}", subject, change.before, change.after)) +
-            "\n");
+      print(fmt::format("{}: {} -> {}\n", base::to_utf8(subject), shortened(change.before),
+                        shortened(change.after)));
     }
   }
   return changes.empty() ? ExitCode::ok : ExitCode::no;
