@@ -337,8 +337,13 @@ class Joiner {
   explicit Joiner(Joining joining) : joining_{joining} {}
 
   Loaded join(std::vector<Config> parts) {
+    std::size_t number = 0;
     for (Config& part : parts) {
-      for (auto& document : part.documents) whole_.documents.push_back(std::move(document));
+      for (auto& document : part.documents) {
+        parts_.emplace(document.get(), number);
+        whole_.documents.push_back(std::move(document));
+      }
+      ++number;
       for (const std::string_view label : part.labels) add_once(whole_.labels, label);
       join_files(part);
       join_items(part.global.dtypes, whole_.global.dtypes, dtypes_, "dtype");
@@ -471,7 +476,7 @@ class Joiner {
       // With other edits, each adds variants of its own.
       if (!same_value(a.entry->edits.node, b.entry->edits.node)) return false;
       // Two files that agree may both say so.
-      if (joining_ == Joining::separate && &a.name->node.document() != &b.name->node.document())
+      if (part_of(a.name->node) != part_of(b.name->node) && joining_ == Joining::separate)
         return false;
       add(FindingKind::duplicate, b.name->node, fmt::format("'{}' is listed twice", b.name->text()),
           "remove one", {a.name->node});
@@ -490,19 +495,24 @@ class Joiner {
     return true;
   }
 
-  // In separate parts: where one names a test, and the other has a pattern for it.
+  // In separate parts: where one names a test, and another has nothing for it but a pattern.
   void check_patterns(const FileEntry& file) {
     std::vector<Use> patterns;
-    for (const Entry& entry : file.entries)
-      for (const Name& name : entry.names)
+    std::set<std::pair<std::size_t, std::string_view>> exact;
+    for (const Entry& entry : file.entries) {
+      for (const Name& name : entry.names) {
         if (name.is_pattern()) patterns.push_back({&entry, &name});
+        exact.emplace(part_of(name.node), name.text());
+      }
+    }
     for (const Entry& entry : file.entries) {
       for (const Name& name : entry.names) {
         if (name.is_pattern()) continue;
         for (const Use& use : patterns) {
-          if (use.entry->mode == entry.mode ||
-              &use.name->node.document() == &name.node.document() ||
-              !use.entry->when.meet(entry.when) || !use.name->matches(name.class_name, name.method))
+          if (use.entry->mode == entry.mode || part_of(use.name->node) == part_of(name.node) ||
+              !use.entry->when.meet(entry.when) ||
+              !use.name->matches(name.class_name, name.method) ||
+              exact.contains({part_of(use.name->node), name.text()}))
             continue;
           add(FindingKind::contradiction, name.node,
               fmt::format("'{}' is {} here, and {} by the pattern '{}' there", name.text(),
@@ -512,6 +522,8 @@ class Joiner {
       }
     }
   }
+
+  [[nodiscard]] std::size_t part_of(Node node) const { return parts_.at(&node.document()); }
 
   void check_supported() {
     if (!whole_.global.restricts_dtypes) return;
@@ -531,6 +543,7 @@ class Joiner {
   Joining joining_;
   Config whole_;
   std::vector<Finding> findings_;
+  std::unordered_map<const Document*, std::size_t> parts_;
   std::unordered_map<std::string_view, std::size_t> files_;
   std::unordered_map<std::string_view, Node> dtypes_, ops_, modules_;
 };
