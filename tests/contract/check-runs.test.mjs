@@ -1,6 +1,7 @@
 // Check runs on pull requests and re-runs, as GitHub sees them: the lines of the relay's scenarios about labels, check runs
 // and "Re-run", against the double, which holds each request to GitHub's own description.
 import assert from 'node:assert/strict';
+import {join} from 'node:path';
 import {test} from 'node:test';
 import {
   eventually,
@@ -8,6 +9,7 @@ import {
   ofRepository,
   payloads,
   pullRequest,
+  run,
   secret,
   send,
   serve,
@@ -90,7 +92,7 @@ async function setUp(t, {settle = 1} = {}) {
       .checkRuns(upstream)
       .filter(({name}) => name.split('/').length === 3)
       .map(({conclusion, status}) => conclusion ?? status);
-  return {github, server, start, event, label, calls, shown, shows, stable};
+  return {github, server, folder, start, event, label, calls, shown, shows, stable};
 }
 
 test('an L4 job is shown as it begins and as it ends, the backend in one stable check', async (t) => {
@@ -197,7 +199,7 @@ test('a conclusion that GitHub does not know is neutral, with the original', asy
 });
 
 test('check runs that GitHub refuses, answers late or not at all hold up no callback', async (t) => {
-  const {github, server, event, calls, shown} = await setUp(t, {settle: 3600});
+  const {github, server, folder, event, calls, shown} = await setUp(t, {settle: 3600});
   const delivery = await event();
   await eventually('the stable check is there', () => github.checkRuns(upstream).length === 1);
   const refusal = {status: 403, message: 'Resource not accessible by integration'};
@@ -205,7 +207,23 @@ test('check runs that GitHub refuses, answers late or not at all hold up no call
   for (const name of ['hangs', 'twice', 'refused', 'good'])
     await calls('org/four', delivery, {run_id: '1', job_name: name});
   await eventually('the good one', () => shown().includes('crcr/org/four/CI/good: in_progress'));
-  await eventually('the refused one is in the log', () => /github_call .*state=dead/.test(server.log));
+  const [dead] = await eventually('the refused one is on /ops', async () => {
+    const {dead_letters: letters} = await server.json('/ops.json');
+    return letters.length === 1 && letters;
+  });
+  assert.equal(dead.says, 'create_check_run in_progress');
+  assert.equal(dead.repo, 'org/four');
+  assert.match(dead.reason, /403: Resource not accessible/);
+  const db = ['--db', join(folder, 'crosscheck.db')];
+  const replayed = run(['relay', 'replay', '--json', '--call', String(dead.call), ...db]);
+  assert.deepEqual(JSON.parse(replayed.out), {armed: 1, left: 0}, replayed.err);
+  await eventually('all are shown after all', () =>
+    ['hangs', 'twice', 'refused', 'good'].every((name) =>
+      shown().includes(`crcr/org/four/CI/${name}: in_progress`),
+    ),
+  );
+  assert.equal(run(['relay', 'replay', '--call', String(dead.call), ...db]).code, 3);
+  assert.match(run(['relay', 'replay', '--call', '999', ...db]).err, /no call 999/);
   assert.deepEqual(github.violations, []);
 });
 

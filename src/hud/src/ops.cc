@@ -89,8 +89,11 @@ Result<void> read_dead_letters(store::Tx& tx, Ops& ops) {
 Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
   auto rows = tx.query(
       "SELECT c.id, d.delivery_id, d.event_type, d.pr_number, d.head_sha, c.repo, c.kind, c.says, "
-      "c.attempts, c.uncertain, c.last_error, c.created_at FROM github_calls c JOIN deliveries d "
-      "ON d.id = c.delivery WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
+      "c.attempts, c.uncertain, c.last_error, c.created_at, "
+      // A later state of the same check run makes it pointless: as the relay has it.
+      "CASE WHEN c.kind = 'create_check_run' AND EXISTS (SELECT 1 FROM github_calls n WHERE "
+      "n.subject = c.subject AND n.id > c.id) THEN 1 ELSE 0 END FROM github_calls c "
+      "JOIN deliveries d ON d.id = c.delivery WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
       {k_ops_rows});
   if (!rows) return tl::unexpected(rows.error());
   for (const auto& row : *rows)
@@ -107,7 +110,7 @@ Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
                                 .uncertain = row.integer(9) != 0,
                                 .reason = name_of(row.optional_text(10)),
                                 .created_at = row.time(11),
-                                .not_replayable = {}});
+                                .not_replayable = row.integer(12) != 0 ? "superseded" : ""});
   return {};
 }
 

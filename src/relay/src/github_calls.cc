@@ -218,20 +218,6 @@ Result<std::int64_t> arm_calls_again(store::Tx& tx, std::string_view condition,
   return armed;
 }
 
-Result<std::vector<DeadCall>> dead_calls(store::Tx& tx, std::int64_t limit) {
-  auto rows = tx.query(
-      "SELECT c.id, c.kind, d.delivery_id, c.repo, c.says, COALESCE(c.last_error, ''), c.attempts, "
-      "c.uncertain, c.created_at FROM github_calls c JOIN deliveries d ON d.id = c.delivery "
-      "WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
-      {limit});
-  if (!rows) return tl::unexpected(rows.error());
-  std::vector<DeadCall> calls;
-  for (const auto& row : *rows)
-    calls.push_back({row.integer(0), row.text(1), row.text(2), row.text(3), row.text(4),
-                     row.text(5), row.integer(6), row.integer(7) != 0, row.time(8)});
-  return calls;
-}
-
 void GithubCallTarget::send(CallKind kind, const base::RepoName& repo, const std::string& payload,
                             std::function<void(Answer)> done) {
   ++*sending_;

@@ -102,6 +102,7 @@ TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
                            "crosscheck_requests_total{kind=\"webhook\",status=\"202\"} 1\n",
                            "crosscheck_requests_total{kind=\"webhook\",status=\"200\"} 1\n",
                            "crosscheck_dispatches{state=\"pending\"} 4\n",
+                           "crosscheck_github_calls{state=\"dead\"} 0\n",
                            "crosscheck_outbox_size 4\n", "crosscheck_outbox_age_seconds 5.000\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }

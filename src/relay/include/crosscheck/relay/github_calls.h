@@ -56,21 +56,6 @@ struct GithubCall {
                                                          const store::Parameter& value,
                                                          base::Time now);
 
-// For people: a call that GitHub would not take.
-struct DeadCall {
-  std::int64_t id = 0;
-  std::string kind;
-  std::string delivery_id;
-  std::string repo;
-  std::string says;
-  std::string error;
-  std::int64_t attempts = 0;
-  bool uncertain = false;
-  base::Time created_at{};
-};
-// The latest first.
-[[nodiscard]] base::Result<std::vector<DeadCall>> dead_calls(store::Tx& tx, std::int64_t limit);
-
 // Where calls go. Thread-safe.
 class CallTarget {
  public:
