@@ -338,3 +338,22 @@ test('docs/metrics.md has every metric, with its type, and no other', async (t) 
   assert.deepEqual(told.sort(), written.sort());
   assert.match(text, /^crosscheck_dispatches\{state="dead"\} 1$/m);
 });
+
+test('the log follows a delivery from the webhook through refusals to its dispatch', async (t) => {
+  const {server, delivery} = await withDeadLetter(t);
+  const refused = await send(server.url, {body: pullRequest(), secret: 'wrong', delivery: 'wrong-1'});
+  assert.equal(refused.status, 401);
+  const callback = await fetch(new URL('/github/callback', server.url), {
+    method: 'POST',
+    headers: {authorization: 'Bearer nonsense'},
+    body: JSON.stringify({delivery_id: delivery, workflow: {}}),
+  });
+  assert.equal(callback.status, 401);
+  for (const line of [
+    new RegExp(` webhook delivery=${delivery} `),
+    new RegExp(` dispatch.*delivery=${delivery} .*state=dead`),
+    / refused kind=webhook delivery=wrong-1 .*status=401/,
+    new RegExp(` refused kind=callback delivery=${delivery} .*status=401`),
+  ])
+    await eventually(`${line} is in the log`, () => line.test(server.log));
+});

@@ -27,6 +27,18 @@ net::Response wrong_method(std::string_view allowed) {
   return response;
 }
 
+// The event that a refused call is about, as the caller says, for the log; empty if it does not.
+std::string delivery_of(const net::Request& request) {
+  constexpr std::size_t k_most = 256 * 1024;  // of a body that is read for this alone
+  constexpr std::size_t k_shown = 256;
+  if (const auto header = request.headers.get("X-GitHub-Delivery"))
+    return base::to_utf8(*header, k_shown);
+  if (request.path != "/github/callback" || request.body.size() > k_most) return {};
+  const auto body = base::parse_json(request.body, "body");
+  return body ? base::to_utf8(base::require_string(*body, "delivery_id").value_or(""), k_shown)
+              : std::string{};
+}
+
 }  // namespace
 
 Relay::Relay(store::Store& store, const base::Clock& clock, AllowlistFile& allowlist,
@@ -78,8 +90,10 @@ std::optional<net::Response> Relay::handle(const net::Request& request) {
   const auto answered = [&](std::string_view kind, net::Response response) {
     metrics_.count(kind, response.status);
     if (response.status >= 400) {
-      base::log::info("refused",
-                      {{"kind", kind}, {"remote", request.remote}, {"status", response.status}});
+      base::log::info("refused", {{"kind", kind},
+                                  {"delivery", delivery_of(request)},
+                                  {"remote", request.remote},
+                                  {"status", response.status}});
       note_refusal(kind, response);
     }
     return response;
