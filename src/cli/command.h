@@ -5,6 +5,7 @@
 #include <string>
 
 #include "crosscheck/base/result.h"
+#include "crosscheck/hud/readiness.h"
 
 // One file a subcommand. Each registers itself:
 //
@@ -37,6 +38,10 @@ class Registration {
 
 // The store that a command works on: --db, else $CROSSCHECK_DB, else the settings file's `db`.
 [[nodiscard]] base::Result<std::string> store_url(const Globals& globals);
+
+// What the settings ask of a backend.
+struct Settings;
+[[nodiscard]] hud::ReadinessTargets readiness_targets(const Settings& settings);
 
 // Whether progress may be drawn: stderr is a terminal and CI is not set.
 [[nodiscard]] bool is_interactive();

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "command.h"
 #include "crosscheck/base/json.h"
@@ -23,6 +24,7 @@
 #include "crosscheck/net/server.h"
 #include "crosscheck/relay/answer.h"
 #include "crosscheck/relay/commit_check.h"
+#include "crosscheck/relay/github_source.h"
 #include "crosscheck/relay/github_target.h"
 #include "crosscheck/relay/local_issuer.h"
 #include "crosscheck/relay/local_target.h"
@@ -94,13 +96,9 @@ tl::unexpected<base::Error> missing(std::string_view name, std::string remedy) {
 
 // What must be there before anything starts.
 Result<void> check(const Settings& s, bool local) {
-  if (s.allowlist.empty()) {
-    if (!s.allowlist_url.empty())
-      return missing("allowlist",
-                     "this version reads the allowlist from a file: keep a checkout of "
-                     "the repository that allowlist_url names, and give --allowlist FILE");
-    return missing("allowlist", "give --allowlist FILE, or `allowlist` in the settings file");
-  }
+  if (s.allowlist.empty() && s.allowlist_url.empty())
+    return missing("allowlist",
+                   "give --allowlist FILE, or `allowlist` or `allowlist_url` in the settings file");
   if (!s.hud_api_url.empty() && s.hud_bot_key.empty())
     return missing("hud_bot_key", "set HUD_BOT_KEY, or hud_bot_key_file in the settings file");
   if (s.tls_certificate.empty() != s.tls_key.empty())
@@ -121,6 +119,34 @@ Result<void> check(const Settings& s, bool local) {
   return {};
 }
 
+// Nothing in local mode.
+Result<std::unique_ptr<github::App>> make_github_app(const Settings& s, bool local,
+                                                     net::Client& client,
+                                                     const base::Clock& clock) {
+  if (local) return nullptr;
+  auto key = github::SigningKey::from_pem(s.github_app_private_key);
+  if (!key)
+    return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
+                      key.error().remedy);
+  return std::make_unique<github::App>(
+      github::App::Options{.app_id = s.github_app_id, .api_url = s.github_api_url}, std::move(*key),
+      client, clock);
+}
+
+// The file of this machine, or else the one on GitHub that `setting` names.
+Result<std::unique_ptr<relay::TextSource>> text_source(const std::string& file,
+                                                       std::string_view setting,
+                                                       const std::string& url, std::string what,
+                                                       std::size_t limit,
+                                                       github::FileReader reader) {
+  if (!file.empty()) return relay::file_source(file, std::move(what), limit);
+  auto address = github::parse_file_address(url, reader.api_url);
+  if (!address)
+    return base::fail(Fault::invalid_input, std::string{setting} + ": " + address.error().message,
+                      address.error().remedy);
+  return relay::github_source(url, std::move(*address), std::move(reader), limit);
+}
+
 std::string url_of(const Settings& settings, const std::string& host, std::uint16_t port) {
   if (!settings.public_url.empty()) return settings.public_url;
   std::string name = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
@@ -133,14 +159,15 @@ std::string url_of(const Settings& settings, const std::string& host, std::uint1
 class App {
  public:
   App(store::Store& store, const base::Clock& clock, relay::AllowlistFile& allowlist,
-      std::unique_ptr<net::Client> client, Settings settings, std::string settings_digest,
-      std::string url)
+      std::unique_ptr<net::Client> client, std::unique_ptr<github::App> app, Settings settings,
+      std::string settings_digest, std::string url)
       : store_{store},
         clock_{clock},
         allowlist_{allowlist},
         settings_{std::move(settings)},
         settings_digest_{std::move(settings_digest)},
         url_{std::move(url)},
+        app_{std::move(app)},
         daily_prune_{store, clock, retention_of(settings_)},
         client_{std::move(client)} {}
 
@@ -162,10 +189,18 @@ class App {
                         verifier.error().remedy);
     verifier_ = std::move(*verifier);
 
-    if (!settings_.ci_providers.empty()) {
-      providers_ = std::make_unique<relay::ProvidersFile>(relay::file_source(
-          settings_.ci_providers, "the mapping of pipelines", relay::k_providers_limit));
-      if (auto read = providers_->load(); !read)
+    if (!settings_.ci_providers.empty() || !settings_.ci_providers_url.empty()) {
+      auto source =
+          text_source(settings_.ci_providers, "ci_providers_url", settings_.ci_providers_url,
+                      "the mapping of pipelines", relay::k_providers_limit,
+                      {.client = *client_, .api_url = settings_.github_api_url, .app = app_.get()});
+      if (!source) return tl::unexpected(source.error());
+      providers_ = std::make_unique<relay::ProvidersFile>(std::move(*source));
+      const auto read = providers_->load();
+      // Where GitHub is away, all but the pipelines can be served until it is back.
+      if (!read && read.error().fault == Fault::unavailable)
+        static_cast<void>(providers_->poll());
+      else if (!read)
         return base::fail(read.error().fault, "ci_providers: " + read.error().message,
                           read.error().remedy);
     }
@@ -191,13 +226,6 @@ class App {
       local_target_ = std::make_unique<relay::LocalTarget>(std::move(options));
       target = local_target_.get();
     } else {
-      auto key = github::SigningKey::from_pem(settings_.github_app_private_key);
-      if (!key)
-        return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
-                          key.error().remedy);
-      app_.emplace(github::App::Options{.app_id = settings_.github_app_id,
-                                        .api_url = settings_.github_api_url},
-                   std::move(*key), *client_, clock_);
       github_target_ = std::make_unique<relay::GithubTarget>(
           *app_, static_cast<std::size_t>(settings_.max_dispatch_workers));
       path_filter_ = std::make_unique<relay::PathFilter>(
@@ -250,6 +278,7 @@ class App {
                                 .upstream_repo = settings_.upstream_repo,
                                 .upstream_url = local ? "" : "https://github.com",
                                 .version = CROSSCHECK_VERSION,
+                                .readiness = readiness_targets(settings_),
                                 .live = [this] { return live(); }});
     relay_->start();
     daily_prune_.start();
@@ -358,7 +387,7 @@ class App {
   std::optional<relay::LocalIssuer> issuer_;
   std::unique_ptr<github::OidcVerifier> verifier_;
   std::unique_ptr<relay::ProvidersFile> providers_;
-  std::optional<github::App> app_;
+  const std::unique_ptr<github::App> app_;
   std::unique_ptr<relay::GithubTarget> github_target_;
   std::unique_ptr<relay::PathFilter> path_filter_;
   std::unique_ptr<relay::CommitCheck> commits_;
@@ -428,10 +457,12 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   if (auto ready = check(settings, options.local); !ready) return tl::unexpected(ready.error());
   for (const auto& unused : loaded->unused)
     log::info("settings.unused", {{"variable", unused.variable}, {"reason", unused.reason}});
-  if (!settings.ci_providers_url.empty())
-    log::warning("settings.unused",
-                 {{"setting", "ci_providers_url"},
-                  {"reason", "this version reads the mapping from a file: give ci_providers"}});
+  for (const auto& [file, url, setting] :
+       {std::tuple{&settings.allowlist, &settings.allowlist_url, "allowlist_url"},
+        std::tuple{&settings.ci_providers, &settings.ci_providers_url, "ci_providers_url"}})
+    if (!file->empty() && !url->empty())
+      log::warning("settings.unused",
+                   {{"setting", setting}, {"reason", "a file of this machine is given for it"}});
   const bool issuers_given = loaded->is_given("oidc_issuers");
   if (options.local && settings.webhook_secrets.empty()) {
     auto secret =
@@ -446,9 +477,18 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   if (options.local)
     if (auto made = keep_admin_token(**store, clock, settings); !made)
       return tl::unexpected(made.error());
-  relay::AllowlistFile allowlist{
-      relay::file_source(settings.allowlist, "the allowlist", relay::k_allowlist_limit), **store,
-      clock};
+  net::Client::Options client_options;
+  // Where GitHub is spoken to in HTTP/1.1, a dispatch in progress holds a connection.
+  client_options.max_connections_per_host = settings.max_dispatch_workers;
+  auto client = net::Client::create(client_options);
+  auto github_app = make_github_app(settings, options.local, *client, clock);
+  if (!github_app) return tl::unexpected(github_app.error());
+  auto source = text_source(
+      settings.allowlist, "allowlist_url", settings.allowlist_url, "the allowlist",
+      relay::k_allowlist_limit,
+      {.client = *client, .api_url = settings.github_api_url, .app = github_app->get()});
+  if (!source) return tl::unexpected(source.error());
+  relay::AllowlistFile allowlist{std::move(*source), **store, clock};
   if (auto read = allowlist.load(); !read) return tl::unexpected(read.error());
 
   const auto address = parse_listen(settings.listen);
@@ -473,10 +513,7 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
       });
   if (!server) return tl::unexpected(server.error());
   const std::string url = url_of(settings, address->host, (*server)->port());
-  net::Client::Options client_options;
-  // Where GitHub is spoken to in HTTP/1.1, a dispatch in progress holds a connection.
-  client_options.max_connections_per_host = settings.max_dispatch_workers;
-  App app{**store,          clock, allowlist, net::Client::create(client_options), settings,
+  App app{**store,          clock, allowlist, std::move(client), std::move(*github_app), settings,
           loaded->digest(), url};
   if (auto opened = app.open(options.local, options.shadow, issuers_given); !opened) {
     promise.set_value(nullptr);

@@ -306,8 +306,10 @@ std::string show_hud_key(const Settings& s) {
 std::string show_db(const Settings& s) { return store::redact(s.db); }
 
 constexpr std::int64_t k_day = 24 * 3600;
+// A file is looked at each second; on GitHub, calls without the App are 60 an hour.
+constexpr std::int64_t k_remote_ttl_seconds = 300;
 
-constexpr std::array<Definition, 36> k_definitions{{
+constexpr std::array<Definition, 42> k_definitions{{
     {"db", "CROSSCHECK_DB", set_text<&Settings::db>, nullptr, show_db},
     {"upstream_repo", "UPSTREAM_REPO", set_upstream, nullptr, show_text<&Settings::upstream_repo>},
     {"listen", "CROSSCHECK_LISTEN", set_listen, nullptr, show_text<&Settings::listen>},
@@ -370,6 +372,24 @@ constexpr std::array<Definition, 36> k_definitions{{
     {"tls_key", "CROSSCHECK_TLS_KEY", set_text<&Settings::tls_key>, nullptr,
      show_text<&Settings::tls_key>},
     {"trusted_proxies", "CROSSCHECK_TRUSTED_PROXIES", set_proxies, set_proxy_list, show_proxies},
+    {"readiness_tenure_days", "CROSSCHECK_READINESS_TENURE_DAYS",
+     set_number<&Settings::readiness_tenure_days, 0, 3650>, nullptr,
+     show_number<&Settings::readiness_tenure_days>},
+    {"readiness_queue_minutes", "CROSSCHECK_READINESS_QUEUE_MINUTES",
+     set_number<&Settings::readiness_queue_minutes, 1, 100'000>, nullptr,
+     show_number<&Settings::readiness_queue_minutes>},
+    {"readiness_end_to_end_minutes", "CROSSCHECK_READINESS_END_TO_END_MINUTES",
+     set_number<&Settings::readiness_end_to_end_minutes, 1, 100'000>, nullptr,
+     show_number<&Settings::readiness_end_to_end_minutes>},
+    {"readiness_time_out_percent", "CROSSCHECK_READINESS_TIME_OUT_PERCENT",
+     set_number<&Settings::readiness_time_out_percent, 1, 100>, nullptr,
+     show_number<&Settings::readiness_time_out_percent>},
+    {"readiness_pass_percent", "CROSSCHECK_READINESS_PASS_PERCENT",
+     set_number<&Settings::readiness_pass_percent, 0, 100>, nullptr,
+     show_number<&Settings::readiness_pass_percent>},
+    {"readiness_least_samples", "CROSSCHECK_READINESS_LEAST_SAMPLES",
+     set_number<&Settings::readiness_least_samples, 1, 1'000>, nullptr,
+     show_number<&Settings::readiness_least_samples>},
     {"local_commands", "", set_command, set_commands, show_commands},
     {"allowlist_url", "ALLOWLIST_URL", set_url<&Settings::allowlist_url>, nullptr,
      show_text<&Settings::allowlist_url>},
@@ -509,6 +529,11 @@ Result<LoadedSettings> load_settings(const std::string& file, const Environment&
     if (auto done = apply_text(loaded.values, origins, *definition, flag.text, flag.option); !done)
       return tl::unexpected(done.error());
   }
+  Settings& values = loaded.values;
+  const bool is_remote = (values.allowlist.empty() && !values.allowlist_url.empty()) ||
+                         (values.ci_providers.empty() && !values.ci_providers_url.empty());
+  if (is_remote && !origins.contains("allowlist_ttl_seconds"))
+    values.allowlist_ttl_seconds = k_remote_ttl_seconds;
   for (const auto& variable : environment)
     for (const UnusedVariable& known : k_unused)
       if (known.name.ends_with('_') ? variable.first.starts_with(known.name)

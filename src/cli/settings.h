@@ -30,7 +30,7 @@ struct Settings {
   std::string public_url;  // how jobs reach this server; empty: from where it listens
   std::string state_dir = ".crosscheck";
   std::string allowlist;         // a file
-  std::string allowlist_url;     // PyTorch's relay reads it from GitHub
+  std::string allowlist_url;     // a file on GitHub, as its page there or the API has it
   std::string ci_providers;      // a file
   std::string ci_providers_url;  // the same on GitHub
   std::string github_api_url = "https://api.github.com";
@@ -42,7 +42,7 @@ struct Settings {
   std::string oidc_audience = "pytorch-cross-repo-ci-relay";
   std::vector<OidcIssuer> oidc_issuers = default_issuers();
   std::string label_prefix = "ciflow/crcr/";
-  std::int64_t allowlist_ttl_seconds = 1;
+  std::int64_t allowlist_ttl_seconds = 1;  // how often it is looked at; on GitHub 300
   std::int64_t max_dispatch_workers = 64;  // GitHub takes 100 calls of an App at once
   std::int64_t rate_limit_per_min = 100;
   std::int64_t status_ttl_seconds = 0;  // how long after its dispatch a job may report; 0: for ever
@@ -57,6 +57,12 @@ struct Settings {
   std::string tls_certificate;               // a file; empty: HTTP without TLS
   std::string tls_key;                       // a file
   std::vector<std::string> trusted_proxies;  // addresses and networks whose X-Forwarded-… count
+  std::int64_t readiness_tenure_days = 30;
+  std::int64_t readiness_queue_minutes = 30;
+  std::int64_t readiness_end_to_end_minutes = 180;
+  std::int64_t readiness_time_out_percent = 1;
+  std::int64_t readiness_pass_percent = 90;
+  std::int64_t readiness_least_samples = 20;
   std::vector<std::pair<std::string, std::string>> local_commands;  // owner/repo, command
 };
 

@@ -9,6 +9,7 @@ import {
   send,
   serve,
   temporaryFolder,
+  write,
 } from '../e2e/harness.mjs';
 import {GitHubDouble} from './github.mjs';
 
@@ -65,6 +66,8 @@ test('installations and tokens are asked for once, and again when a token has en
 for (const [what, answers] of [
   ['500', [{status: 500}]],
   ['503', [{status: 503}]],
+  ['with the end of the connection', [{close: true}]],
+  ['with the end of the connection after it acted', [{close: true, accepts: true}]],
   ['429 with Retry-After', [{status: 429, headers: {'retry-after': '1'}}]],
   ['403 with Retry-After', [{status: 403, headers: {'retry-after': '1'}}]],
   [
@@ -86,7 +89,9 @@ for (const [what, answers] of [
     const delivery = await event();
     await dispatches(delivery, REPOSITORIES.slice(1));
     await dispatches(delivery);
-    assert.equal(arrived(ONE, delivery).length, 1);
+    // Where GitHub acted and did not say so, it is told twice.
+    const expected = answers[0].accepts ? 2 : 1;
+    await eventually('it is tried again', () => arrived(ONE, delivery).length === expected);
     const [first, second] = github.requests.filter(({path}) => path === `/repos/${ONE}/dispatches`);
     if (answers[0].headers?.['retry-after'])
       assert.ok(second.at - first.at >= 1000, 'waits as told');
@@ -94,7 +99,7 @@ for (const [what, answers] of [
   });
 }
 
-for (const status of [404, 422]) {
+for (const status of [403, 404, 422]) {
   test(`answered ${status}: no success, not repeated, seen by people`, async (t) => {
     const {github, server, event, arrived, dispatches} = await setUp(t);
     github.script(ONE, [{status, message: 'scripted refusal'}]);
@@ -188,5 +193,41 @@ test('killed while a call hangs: dispatched after the restart', async (t) => {
   const {settings, env} = githubSettings(folder, {github, repositories: REPOSITORIES});
   await serve(t, {folder, settings, env, local: false});
   await dispatches(delivery);
+  assert.deepEqual(github.violations, []);
+});
+
+test('`paths` of a backend: asked for once an event, page by page; sent where GitHub does not say', async (t) => {
+  const upstream = 'pytorch/pytorch';
+  const github = await new GitHubDouble({repositories: [...REPOSITORIES, upstream]}).start();
+  t.after(() => github.stop());
+  const folder = temporaryFolder(t);
+  const {settings, env} = githubSettings(folder, {github, repositories: REPOSITORIES});
+  const filter = "{paths: ['torch/**']}";
+  const [a, b, c] = REPOSITORIES;
+  write(folder, 'allowlist.yaml', `L2:\n  - ${a}: ${filter}\n  - ${b}: ${filter}\n  - ${c}\n`);
+  const server = await serve(t, {folder, settings, env, local: false});
+  const other = Array.from({length: 230}, (_, n) => `docs/${n}.md`);
+  for (const [number, changed, expected, pages] of [
+    [11, other, [REPOSITORIES[2]], 3],
+    [12, [...other, 'torch/x.py'], REPOSITORIES, 3],
+    [13, ['torch/x.py'], REPOSITORIES, 1],
+    [14, 500, REPOSITORIES, 2], // each of the two asks
+    [15, 422, REPOSITORIES, 2],
+  ]) {
+    github.changed.set(number, changed);
+    const change = (payload) => (payload.number = payload.pull_request.number = number);
+    const {status, delivery} = await send(server.url, {body: pullRequest({change}), secret});
+    assert.equal(status, 202);
+    await eventually('every backend is decided on', async () => {
+      const {commits} = await server.json(`/pr/${number}.json`);
+      const states = commits.flatMap(({backends}) => backends.map(({dispatch}) => dispatch.state));
+      return states.length === 3 && states.every((s) => ['dispatched', 'withdrawn'].includes(s));
+    });
+    const got = REPOSITORIES.filter((repository) =>
+      github.accepted(repository).some((d) => d.client_payload.delivery_id === delivery),
+    );
+    assert.deepEqual(got, expected, `#${number}`);
+    assert.ok(github.count('GET', new RegExp(`/pulls/${number}/files$`)) <= pages, `#${number}`);
+  }
   assert.deepEqual(github.violations, []);
 });

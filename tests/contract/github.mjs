@@ -2,7 +2,7 @@
 // that GitHub's description does not allow is a violation, and so is an answer of this double.
 import Ajv from 'ajv';
 import addFormats from 'ajv-formats';
-import {createPublicKey, generateKeyPairSync, randomBytes, verify} from 'node:crypto';
+import {createHash, createPublicKey, generateKeyPairSync, randomBytes, verify} from 'node:crypto';
 import {once} from 'node:events';
 import {createServer} from 'node:http';
 import {createRequire} from 'node:module';
@@ -22,11 +22,16 @@ const OPERATIONS = [
   ['GET', '/repos/{owner}/{repo}/check-suites/{check_suite_id}/check-runs', 'suiteCheckRuns'],
   ['POST', '/repos/{owner}/{repo}/actions/runs/{run_id}/rerun-failed-jobs', 'rerun'],
   ['POST', '/repos/{owner}/{repo}/actions/runs/{run_id}/rerun', 'rerun'],
+  ['GET', '/repos/{owner}/{repo}/contents/{path}', 'contents'],
+  ['GET', '/repos/{owner}/{repo}/pulls/{pull_number}/files', 'files'],
 ].map(([method, path, handler]) => ({
   method,
   path,
   handler,
-  pattern: new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`),
+  // A file's path is the one parameter with slashes in it.
+  pattern: new RegExp(
+    `^${path.replace(/\{(\w+)\}/g, (_, name) => `(?<${name}>${name === 'path' ? '.+' : '[^/]+'})`)}$`,
+  ),
   operation: description.paths[path][method.toLowerCase()],
 }));
 
@@ -85,6 +90,9 @@ export class GitHubDouble {
       ]),
     );
     this.suites = new Map(); // id -> check runs
+    this.files = new Map(); // "owner/repo/path" -> {text, ref}: public ones, of any repository
+    this.changed = new Map(); // pull request's number -> names of its files, or a status to answer
+    this.contentsScript = []; // what the next reads of files are answered, as for `script`
     this.tokens = new Map(); // token -> {installation, expires}
     this.commits = new Set(); // shas, of every repository
     this.commitMode = 'serve'; // or a status, or 'hang'
@@ -108,8 +116,9 @@ export class GitHubDouble {
     await once(this.server, 'close');
   }
 
-  // The answers to the next dispatches, check runs and re-runs of a repository, in order; afterwards each succeeds. An answer is
-  // {status, headers?, accepts?} (accepts: GitHub acts on it all the same) or 'hang'.
+  // The answers to the next dispatches, check runs and re-runs of a repository, in order; afterwards each succeeds. An
+  // answer is {status, headers?, accepts?} (accepts: GitHub acts on it all the same), 'hang', or {close: true, accepts?}:
+  // the connection ends without one.
   script(repository, answers) {
     this.repositories.get(repository.toLowerCase()).script.push(...answers);
   }
@@ -188,20 +197,24 @@ export class GitHubDouble {
       this.hanging.add(response);
       return;
     }
+    if (reply.close) {
+      response.destroy();
+      return;
+    }
     const described = resolve(found?.operation.responses[String(reply.status)]);
     // GitHub's description leaves out what any call may be answered: rate limits and its own failures.
     if (found && !described && ![401, 403, 429, 500, 502, 503].includes(reply.status)) {
       this.violations.push(`the double answered ${reply.status} to ${found.method} ${found.path}`);
     }
     const schema = described?.content?.['application/json']?.schema;
-    if (schema) {
+    if (schema && reply.raw === undefined) {
       for (const what of complaints(schema, reply.body)) {
         this.violations.push(
           `the double's answer ${reply.status} to ${found.method} ${found.path}: ${what}`,
         );
       }
     }
-    const text = reply.body === undefined ? '' : JSON.stringify(reply.body);
+    const text = reply.raw ?? (reply.body === undefined ? '' : JSON.stringify(reply.body));
     response.writeHead(reply.status, {
       ...(text ? {'content-type': 'application/json; charset=utf-8'} : {}),
       ...reply.headers,
@@ -292,6 +305,7 @@ export class GitHubDouble {
     const scripted = repository.script.shift();
     if (scripted === 'hang' || !scripted) return scripted;
     if (scripted.accepts) accept();
+    if (scripted.close) return {close: true, status: 'close'};
     const {status, headers} = scripted;
     return {
       status,
@@ -407,5 +421,62 @@ export class GitHubDouble {
     }
     const example = structuredClone(description.components.examples.commit.value);
     return {status: 200, body: {...example, files: [], sha: parameters.ref}};
+  }
+
+  // As raw text, with an ETag. Without authentication where the App is not installed.
+  _contents({parameters, request, violation}) {
+    const token = (request.headers.authorization ?? '').split(' ')[1];
+    if (token !== undefined && !(this.tokens.get(token)?.expires > Date.now()))
+      return {status: 401, body: {message: 'Bad credentials'}};
+    if (!/^application\/vnd\.github\.raw\+json$/.test(request.headers.accept ?? ''))
+      violation('asks for a file as JSON: this double gives them raw');
+    const scripted = this.contentsScript.shift();
+    if (scripted === 'hang') return 'hang';
+    if (scripted)
+      return {status: scripted.status, headers: scripted.headers, body: {message: 'scripted'}};
+    const {owner, repo, path} = parameters;
+    const file = this.files.get(`${owner}/${repo}/${path}`);
+    const ref = new URL(request.url, 'http://x').searchParams.get('ref');
+    if (!file || (file.ref ?? 'main') !== ref)
+      return {
+        status: 404,
+        body: {message: 'Not Found', documentation_url: 'https://docs.github.com/rest'},
+      };
+    const etag = `"${createHash('sha256').update(file.text).digest('hex')}"`;
+    if (request.headers['if-none-match'] === etag) return {status: 304, headers: {etag}};
+    return {
+      status: 200,
+      raw: file.text,
+      headers: {etag, 'content-type': 'application/vnd.github.raw+json; charset=utf-8'},
+    };
+  }
+
+  // A page of what a pull request changes.
+  _files({parameters, request}) {
+    const {installation, expires} =
+      this.tokens.get((request.headers.authorization ?? '').split(' ')[1]) ?? {};
+    const repository = this.repositories.get(
+      `${parameters.owner}/${parameters.repo}`.toLowerCase(),
+    );
+    if (!(expires > Date.now())) return {status: 401, body: {message: 'Bad credentials'}};
+    const names = this.changed.get(Number(parameters.pull_number));
+    if (typeof names === 'number')
+      return {
+        status: names,
+        body: {message: `scripted ${names}`, documentation_url: 'https://docs.github.com/rest'},
+      };
+    if (!names || repository?.id !== installation)
+      return {
+        status: 404,
+        body: {message: 'Not Found', documentation_url: 'https://docs.github.com/rest'},
+      };
+    const query = new URL(request.url, 'http://x').searchParams;
+    const size = Number(query.get('per_page') ?? 30);
+    const begin = (Number(query.get('page') ?? 1) - 1) * size;
+    const example = description.components.examples['diff-entry-items'].value[0];
+    return {
+      status: 200,
+      body: names.slice(begin, begin + size).map((filename) => ({...example, filename})),
+    };
   }
 }

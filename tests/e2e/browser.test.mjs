@@ -50,6 +50,8 @@ const pages = () => ({
   commit: `/commit/${head.sha}`,
   job: job.page,
   'all tests of the job': `${job.page}?outcome=all`,
+  readiness: '/b/example/refdev/readiness',
+  allowlist: '/allowlist',
   operations: '/ops',
   'what the numbers mean': '/help/metrics',
   'an unknown page': '/no/such/page',

@@ -231,6 +231,11 @@ ${more}`,
 
 // A PostgreSQL of its own. Returns its URL.
 export async function postgres(t) {
+  return (await postgresServer(t)).url;
+}
+
+// The same, as {url, restart}.
+export async function postgresServer(t) {
   const child = spawn(join(root, 'scripts/postgres-temp'), [], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
@@ -239,8 +244,13 @@ export async function postgres(t) {
     child.stdin.end();
     await ended;
   });
-  const [url] = await once(createInterface({input: child.stdout}), 'line');
-  return url;
+  const lines = createInterface({input: child.stdout})[Symbol.asyncIterator]();
+  const url = (await lines.next()).value;
+  const restart = async () => {
+    child.stdin.write('restart\n');
+    assert.equal((await lines.next()).value, 'done');
+  };
+  return {url, restart};
 }
 
 // Counts of the JUnit file of the one run in a server's folder.

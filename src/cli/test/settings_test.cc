@@ -208,6 +208,23 @@ TEST_F(SettingsTest, IssuersSayWhereTheirTokensNameTheCaller) {
   EXPECT_EQ(usual[1].kind, Kind::buildkite);
 }
 
+TEST_F(SettingsTest, WhatLiesOnGithubIsAskedForLessOften) {
+  const auto interval = [&](const Environment& environment) {
+    const auto loaded = load_settings(file(""), environment, {});
+    EXPECT_TRUE(loaded);
+    return loaded ? shown(*loaded, "allowlist_ttl_seconds").value : std::string{};
+  };
+  const std::pair<std::string, std::string> list{"ALLOWLIST_URL",
+                                                 "https://github.com/o/r/blob/m/a"};
+  EXPECT_EQ(interval({}), "1");
+  EXPECT_EQ(interval({list}), "300");
+  EXPECT_EQ(interval({list, {"ALLOWLIST_TTL_SECONDS", "20"}}), "20");
+  EXPECT_EQ(interval({list, {"CROSSCHECK_ALLOWLIST", "a.yaml"}}), "1");
+  EXPECT_EQ(interval({{"CROSSCHECK_ALLOWLIST", "a.yaml"},
+                      {"CI_PROVIDERS_URL", "https://github.com/o/r/blob/m/p"}}),
+            "300");
+}
+
 TEST_F(SettingsTest, TheKeyOfAnotherHudTravelsByHttpsOnly) {
   for (const char* good : {"https://hud.test/api", "http://127.0.0.1:8080/api"})
     EXPECT_TRUE(load_settings(file(""), {{"HUD_API_URL", good}}, {})) << good;

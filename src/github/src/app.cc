@@ -116,6 +116,13 @@ int success_of(AppCall call) {
   return 200;
 }
 
+// Of every call.
+net::Headers common_headers() {
+  return {{"Accept", "application/vnd.github+json"},
+          {"User-Agent", "crosscheck"},
+          {"X-GitHub-Api-Version", "2022-11-28"}};
+}
+
 bool is_header_text(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c > ' ' && c < '\x7f'; });
 }
@@ -262,6 +269,7 @@ class App::Session : public std::enable_shared_from_this<Session> {
     std::string path;
     std::string body;
     std::optional<SteadyClock::time_point> until = {};
+    net::Headers headers = {};  // besides those of every call, or in their place
   };
   // The answer to the last call when it is a success, else why not.
   using Done = std::function<void(base::Result<net::Response, CallAnswer>)>;
@@ -338,7 +346,9 @@ class App::Session : public std::enable_shared_from_this<Session> {
   }
 
   void on_last(const net::Response& response, std::int64_t installation, const std::string& token) {
-    if (response.status == success_of(last_.call)) return finish(response);
+    if (response.status == success_of(last_.call) ||
+        (response.status == 304 && last_.headers.get("If-None-Match")))
+      return finish(response);
     if (response.status == 401) {
       state_->drop_token(installation, token);
       if (!std::exchange(tried_again_, true)) {
@@ -366,10 +376,10 @@ class App::Session : public std::enable_shared_from_this<Session> {
     }
     request.method = std::move(method);
     request.url = state_->options.api_url + path;
-    request.headers = {{"Accept", "application/vnd.github+json"},
-                       {"Authorization", "Bearer " + bearer},
-                       {"User-Agent", "crosscheck"},
-                       {"X-GitHub-Api-Version", "2022-11-28"}};
+    request.headers = common_headers();
+    request.headers.set("Authorization", "Bearer " + bearer);
+    if (which == last_.call)
+      for (const auto& [name, value] : last_.headers.fields()) request.headers.set(name, value);
     if (!body.empty()) request.headers.add("Content-Type", "application/json");
     request.body = std::move(body);
     state_->client.send(std::move(request), [self = shared_from_this(), which,
@@ -463,6 +473,31 @@ std::vector<ApiBudget> App::budgets() const {
   for (const auto& [key, left] : state_->budgets)
     all.push_back({key.first, key.second, left.limit, left.remaining, left.resets_at});
   return all;
+}
+
+void App::fetch(const RepoName& repo, std::string path, net::Headers headers,
+                SteadyClock::time_point until,
+                std::function<void(base::Result<net::Response, CallAnswer>)> done) {
+  Session::Last last{AppCall::get, "GET", std::move(path), {}, until, std::move(headers)};
+  std::make_shared<Session>(state_, repo, std::move(last), std::move(done))->begin();
+}
+
+base::Result<net::Response, CallAnswer> fetch_anonymously(net::Client& client,
+                                                          std::string_view api_url,
+                                                          std::string_view path,
+                                                          const net::Headers& headers,
+                                                          std::chrono::milliseconds timeout) {
+  while (api_url.ends_with('/')) api_url.remove_suffix(1);
+  net::ClientRequest request;
+  request.url = std::string{api_url} + std::string{path};
+  request.headers = common_headers();
+  for (const auto& [name, value] : headers.fields()) request.headers.set(name, value);
+  request.timeout = timeout;
+  auto answer = client.send(std::move(request));
+  if (!answer) return tl::unexpected(judge(AppCall::get, answer.error()));
+  if (answer->status == 200 || (answer->status == 304 && headers.get("If-None-Match")))
+    return std::move(*answer);
+  return tl::unexpected(judge(AppCall::get, *answer, base::SystemClock{}.now()));
 }
 
 }  // namespace crosscheck::github

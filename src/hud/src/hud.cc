@@ -9,6 +9,7 @@
 #include <charconv>
 #include <utility>
 
+#include "allowlist_page.h"
 #include "assets.h"
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/gzip.h"
@@ -19,6 +20,7 @@
 #include "ops.h"
 #include "pages.h"
 #include "queries.h"
+#include "readiness.h"
 #include "render.h"
 #include "text.h"
 
@@ -67,7 +69,7 @@ Route route_of(std::string_view path) {
 
 bool is_ours(const Route& route) {
   static constexpr std::array k_first{"b",      "pr",    "commit", "job", "help",
-                                      "assets", "badge", "go",     "ops"};
+                                      "assets", "badge", "go",     "ops", "allowlist"};
   if (route.page_path == "/") return true;
   return !route.parts.empty() && std::ranges::find(k_first, route.parts.front()) != k_first.end();
 }
@@ -230,9 +232,19 @@ class Hud::Impl {
     }
     if (route.page_path == "/help/metrics") return metrics_page();
     if (route.page_path == "/ops") return ops(request, context);
-    if (parts[0] == "b" && parts.size() == 3) {
+    if (route.page_path == "/allowlist")
+      return store_.read_value([&](store::Tx& tx) -> Result<Page> {
+        const auto allowlist = read_allowlist_page(tx);
+        if (!allowlist) return tl::unexpected(allowlist.error());
+        return allowlist_page(*allowlist, context);
+      });
+    const bool is_readiness = parts.size() == 4 && parts[3] == "readiness";
+    if (parts[0] == "b" && (parts.size() == 3 || is_readiness)) {
       const auto repo = base::RepoName::parse(std::string{parts[1]} + '/' + std::string{parts[2]});
       if (!repo) return unknown("That is not a repository's name");
+      if (is_readiness)
+        return store_.read_value(
+            [&](store::Tx& tx) { return readiness(tx, *repo, options_.readiness, context); });
       GridFilter filter;
       filter.event = query.text("event");
       filter.branch = query.text("branch");
@@ -318,6 +330,20 @@ class Hud::Impl {
     return grid_page(*summary, found->grid, filter, found->window_cut, context);
   }
 
+  static Result<Page> readiness(store::Tx& tx, const base::RepoName& repo,
+                                const ReadinessTargets& targets, const PageContext& context) {
+    Queries queries{tx};
+    const auto backend = queries.backend(repo.key());
+    if (!backend) return tl::unexpected(backend.error());
+    if (!*backend) return unknown(fmt::format("{} is not on the allowlist", repo.full_name()));
+    if (!collects_results((*backend)->level))
+      return unknown(fmt::format("The results of {} are not collected: it is at {}",
+                                 repo.full_name(), (*backend)->level));
+    const auto window = queries.window(repo.key(), context.now);
+    if (!window) return tl::unexpected(window.error());
+    return readiness_page(assess(**backend, *window, targets, context.now), context);
+  }
+
   static Result<Page> commit(store::Tx& tx, const std::string& sha, const PageContext& context) {
     Queries queries{tx};
     auto found = queries.find_commits(sha);
@@ -387,6 +413,7 @@ class Hud::Impl {
         {"is_fleet", page.name == "fleet"},
         {"is_metrics", page.name == "metrics"},
         {"is_ops", page.name == "ops"},
+        {"is_allowlist", page.name == "allowlist"},
         {"made",
          json::object{{"iso", base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(now))},
                       {"text", clock_text(now)}}},

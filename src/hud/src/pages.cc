@@ -8,6 +8,7 @@
 #include <ranges>
 
 #include "crosscheck/base/json.h"
+#include "crosscheck/hud/readiness.h"
 #include "crosscheck/net/http.h"
 #include "text.h"
 #include "twins.h"
@@ -164,6 +165,7 @@ json::object summary_of_page(const BackendSummary& summary, const PageContext& c
           {"device", text_or_false(summary.backend.device)},
           {"oncalls", text_or_false(oncalls)},
           {"unlisted", !summary.backend.listed},
+          {"collected", collects_results(summary.backend.level)},
           {"state", state_of_page(summary.state)},
           {"bad", is_bad(summary.state)},
           {"fresh", fresh},
@@ -801,7 +803,12 @@ Page metrics_page() {
                 "failed and timed out. "
                 "Skipped, cancelled, neutral and unfinished jobs are in neither number."},
                {"states", std::move(twin)}};
+  const auto days_of = [](base::Duration d) {
+    return std::chrono::duration_cast<std::chrono::days>(d).count();
+  };
   page.context = {{"days", days},
+                  {"promotion_days", days_of(k_promotion_window)},
+                  {"demotion_days", days_of(k_demotion_window)},
                   {"attempts", k_window_attempts},
                   {"hours", std::chrono::duration_cast<std::chrono::hours>(k_fresh).count()},
                   {"states", std::move(table)}};

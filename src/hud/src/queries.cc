@@ -231,13 +231,19 @@ Result<std::optional<Backend>> Queries::backend(std::string_view repo_key) {
   return read_backend(rows->front());
 }
 
-Result<BackendSummary> Queries::summary(Backend backend, base::Time now) {
-  const auto key = backend.repo_key;
-  auto window =
+Result<std::vector<Job>> Queries::window(std::string_view repo_key, base::Time now) {
+  auto rows =
       tx_.query(fmt::format("SELECT {} FROM jobs WHERE repo_key = $1 AND first_seen_at > $2 "
                             "ORDER BY first_seen_at DESC LIMIT {}",
                             k_job_columns, k_window_attempts),
-                {key, now - k_window});
+                {repo_key, now - k_window});
+  if (!rows) return tl::unexpected(rows.error());
+  return read_jobs(*rows);
+}
+
+Result<BackendSummary> Queries::summary(Backend backend, base::Time now) {
+  const auto key = backend.repo_key;
+  auto window = this->window(key, now);
   if (!window) return tl::unexpected(window.error());
   std::optional<base::Time> last_report;
   if (window->empty()) {
@@ -248,7 +254,7 @@ Result<BackendSummary> Queries::summary(Backend backend, base::Time now) {
     if (!last) return tl::unexpected(last.error());
     if (!last->empty()) last_report = last->front().time(0);
   }
-  return summarise(std::move(backend), read_jobs(*window), last_report, now);
+  return summarise(std::move(backend), std::move(*window), last_report, now);
 }
 
 Result<std::vector<Dispatch>> Queries::dispatches_of(const std::vector<Delivery>& deliveries) {

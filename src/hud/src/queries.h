@@ -25,6 +25,8 @@ class Queries {
   // Listed ones first, by level from L4 down, then by name.
   [[nodiscard]] base::Result<std::vector<Backend>> backends();
   [[nodiscard]] base::Result<std::optional<Backend>> backend(std::string_view repo_key);
+  // The attempts first seen in k_window, newest first, at most k_window_attempts.
+  [[nodiscard]] base::Result<std::vector<Job>> window(std::string_view repo_key, base::Time now);
   [[nodiscard]] base::Result<BackendSummary> summary(Backend backend, base::Time now);
   // The newest `limit` deliveries that were dispatched, as changes.
   [[nodiscard]] base::Result<std::vector<Change>> recent_changes(std::int64_t limit);

@@ -761,5 +761,67 @@ TEST(Engines, GiveTheSameAnswers) {
   }
 }
 
+TEST_F(Pages, ReadinessIsAPageAndItsTwin) {
+  const auto value = twin("/b/acme/refdev/readiness.json");
+  EXPECT_EQ(text(value, "backend"), "acme/refdev");
+  EXPECT_EQ(number(value, "promotion.window_days"), 14);
+  EXPECT_EQ(number(value, "stay.window_days"), 7);
+  const auto page = html("/b/acme/refdev/readiness");
+  for (const auto& criterion : value.at("promotion").at("criteria").as_array()) {
+    EXPECT_THAT(page, HasSubstr(text(criterion, "measured_text")));
+    EXPECT_THAT(page, HasSubstr(criterion.at("verdict") == "met" ? "met" : "insufficient data"));
+  }
+  EXPECT_THAT(html("/b/acme/refdev"), HasSubstr("/b/acme/refdev/readiness"));
+  EXPECT_THAT(html("/b/nobody/nothing/readiness", 404), HasSubstr("not on the allowlist"));
+  for (const char* path : {"/b/acme/refdev/else", "/b/acme/refdev/readiness/x"}) html(path, 404);
+  const auto help = html("/help/metrics");
+  for (const char* id : {"tenure", "time-outs", "readiness", "queue", "end-to-end", "pass-rate"})
+    EXPECT_THAT(help, HasSubstr("id=\"" + std::string{id} + "\""));
+}
+
+TEST(AllowlistPage, ShowsLevelsErrorsAndHistory) {
+  TempDb db;
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock}};
+  const auto fetch = [&](const std::string& path) { return hud.handle(get(path)).value(); };
+  EXPECT_THAT(fetch("/allowlist").body, HasSubstr("Nobody is listed"));
+  Seed seed{*db};
+  seed.backend("org/four", "L4", "", {"ann", "bob"});
+  seed.backend("org/three", "L3", "npu", {});
+  seed.backend("org/gone", "L2", "", {}, false);
+  const auto version = [&](const std::string& digest, const std::string& text,
+                           const std::optional<std::string>& error) {
+    ASSERT_TRUE((*db).write([&](store::Tx& tx) -> base::Result<void> {
+      auto done = tx.execute(
+          "INSERT INTO allowlist_versions (digest, source, text, error, loaded_at) "
+          "VALUES ($1, 'list<1>.yaml', $2, $3, $4)",
+          {digest, text, error, k_now - 5min});
+      if (done && error)
+        done = tx.execute(
+            "INSERT INTO allowlist_errors (source, error, since) VALUES ('list', $1, $2)",
+            {error, k_now - 4min});
+      if (!done) return tl::unexpected(done.error());
+      return {};
+    }));
+  };
+  version("aa", "L4:\n  - org/four\nL2:\n  - org/gone  # soon\n", std::nullopt);
+  version("bb", "L4:\n  - org/four\nL2: [\n", "list.yaml:3:6: not <YAML>");
+  version("cc", "L4:\n  - org/four  # ours\nL3:\n  npu:\n    org/three: []\n", std::nullopt);
+  const auto page = fetch("/allowlist").body;
+  for (const char* part : {"2 backends: 1 L3, 1 L4.", "list&lt;1&gt;.yaml", "not &lt;YAML&gt;",
+                           "ann, bob", "No longer listed", "/b/org/three/readiness"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(page, Not(HasSubstr("/b/org/gone/readiness")));
+  const auto value = base::parse_json(fetch("/allowlist.json").body, "twin").value();
+  EXPECT_EQ(value.at("errors").as_array().size(), 1U);
+  EXPECT_EQ(value.at("backends").as_array().size(), 3U);
+  const auto& versions = value.at("versions").as_array();
+  ASSERT_EQ(versions.size(), 3U);
+  EXPECT_EQ(versions[0].at("added"), (json::array{"L3:", "npu:", "org/three: []"}));
+  EXPECT_EQ(versions[0].at("removed"), (json::array{"L2:", "- org/gone"}));
+  EXPECT_EQ(versions[1].at("error"), "list.yaml:3:6: not <YAML>");
+  EXPECT_EQ(versions[2].at("added"), json::array{});
+}
+
 }  // namespace
 }  // namespace crosscheck::hud::test

@@ -47,19 +47,64 @@ AllowlistFile::AllowlistFile(std::unique_ptr<TextSource> source, store::Store& s
       clock_{clock},
       current_{std::make_shared<const Allowlist>()} {}
 
-Result<void> AllowlistFile::load() { return refresh(); }
+Result<void> AllowlistFile::load() {
+  const std::lock_guard one{refreshing_};
+  auto done = refresh();
+  if (!done && (!source_->is_remote() || !recall())) return done;
+  keep(done);
+  return {};
+}
 
 Result<void> AllowlistFile::poll() {
+  const std::lock_guard one{refreshing_};
   auto done = refresh();
-  const std::string error = done ? std::string{} : done.error().message;
-  const std::lock_guard lock{mutex_};
-  if (!error.empty() && status_.error != error) log::error("allowlist", {{"error", error}});
-  status_.error = error;
+  keep(done);
   return done;
 }
 
+// Puts what came of reading where it is shown.
+void AllowlistFile::keep(const Result<void>& done) {
+  const std::string error = done ? std::string{} : base::to_string(done.error());
+  {
+    const std::lock_guard lock{mutex_};
+    if (!error.empty() && status_.error != error) log::error("allowlist", {{"error", error}});
+    status_.error = error;
+    if (done) status_.checked_at = clock_.now();
+  }
+  // A store that fails now is told next time.
+  if (noted_ != error && note(error)) noted_ = error;
+}
+
+Result<void> AllowlistFile::note(const std::string& error) {
+  return store_.write([&](store::Tx& tx) -> Result<void> {
+    auto done = tx.execute("DELETE FROM allowlist_errors");
+    if (done && !error.empty())
+      done = tx.execute("INSERT INTO allowlist_errors (source, error, since) VALUES ($1, $2, $3)",
+                        {source_->name(), base::to_utf8(error), clock_.now()});
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  });
+}
+
+// Takes the last good version from the store. False if there is none.
+bool AllowlistFile::recall() {
+  const auto rows = store_.read_value([&](store::Tx& tx) {
+    return tx.query(
+        "SELECT text, digest, loaded_at FROM allowlist_versions "
+        "WHERE source = $1 AND error IS NULL ORDER BY id DESC LIMIT 1",
+        {source_->name()});
+  });
+  if (!rows || rows->empty()) return false;
+  const auto& row = rows->front();
+  auto parsed = parse_allowlist(row.text(0), source_->name());
+  if (!parsed) return false;
+  const std::lock_guard lock{mutex_};
+  current_ = std::make_shared<const Allowlist>(std::move(*parsed));
+  status_ = {.loaded = true, .digest = row.text(1), .loaded_at = row.time(2)};
+  return true;
+}
+
 Result<void> AllowlistFile::refresh() {
-  const std::lock_guard one{refreshing_};
   auto text = source_->read();
   if (!text) return tl::unexpected(text.error());
   if (*text) pending_ = std::move(*text);
@@ -80,7 +125,7 @@ Result<void> AllowlistFile::refresh() {
                                      {"digest", digest.substr(0, 12)}});
       const std::lock_guard lock{mutex_};
       current_ = std::make_shared<const Allowlist>(std::move(*parsed));
-      status_ = {true, digest, clock_.now(), {}};
+      status_ = {.loaded = true, .digest = digest, .loaded_at = clock_.now()};
     } else {
       seen_error_ = parsed.error();
     }

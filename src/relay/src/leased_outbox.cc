@@ -23,6 +23,7 @@ namespace log = base::log;
 
 constexpr Duration k_poll = std::chrono::seconds{1};
 constexpr Duration k_listen = std::chrono::milliseconds{250};  // bounds how long stopping takes
+constexpr Duration k_look_for_dead = std::chrono::seconds{5};  // how often
 
 double random_jitter() {
   static thread_local std::mt19937_64 engine{std::random_device{}()};
@@ -80,7 +81,10 @@ struct LeasedOutbox::State {
   const Outgoing::Table& table;
   OutboxOptions options;
   const std::string owner;
-  bool looked_for_dead = false;  // leases of processes that no longer run here were ended
+  // When leases of processes that no longer run here were last ended.
+  std::optional<Time> looked_for_dead;
+  // The last transaction failed, perhaps in its commit: it may have been made all the same.
+  bool unsure = false;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -99,11 +103,17 @@ struct LeasedOutbox::State {
   Result<std::vector<Claimed>> claim(store::Tx& tx, Time now, std::size_t room,
                                      const std::map<std::int64_t, std::string>& in_flight);
   Result<void> free_the_dead(store::Tx& tx, Time now);
+  Result<std::set<std::int64_t>> held(store::Tx& tx);
+  Result<void> free_own(store::Tx& tx, Time now,
+                        const std::map<std::int64_t, std::string>& in_flight);
   Result<void> take_over(store::Tx& tx, Time now,
                          const std::map<std::int64_t, std::string>& in_flight);
   Result<std::vector<std::int64_t>> choose(store::Tx& tx, Time now, std::size_t room,
                                            const std::map<std::int64_t, std::string>& in_flight);
   Result<bool> is_due(Time now);
+  [[nodiscard]] bool is_time_to_look(Time now) const {
+    return !looked_for_dead || now < *looked_for_dead || now - *looked_for_dead >= k_look_for_dead;
+  }
 
   void run(const std::shared_ptr<State>& self);
   Result<bool> step_as(const std::shared_ptr<State>& self, bool may_claim);
@@ -111,9 +121,17 @@ struct LeasedOutbox::State {
 
 Result<void> LeasedOutbox::State::record(store::Tx& tx, const std::vector<Completed>& batch,
                                          const std::vector<Next>& next, Time now) {
-  // The lease's owner guards the row: who lost it to another process has nothing to say.
+  // The lease's owner guards the row: who lost it to another process has nothing to say, nor has
+  // who said it already.
+  std::optional<std::set<std::int64_t>> still_held;
+  if (unsure) {
+    auto ids = held(tx);
+    if (!ids) return tl::unexpected(ids.error());
+    still_held = *std::move(ids);
+  }
   std::vector<std::int64_t> sent;
   for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (still_held && !still_held->contains(batch[i].id)) continue;
     const Next& n = next[i];
     if (n.state == DispatchState::sent) {
       sent.push_back(batch[i].id);
@@ -159,6 +177,32 @@ Result<void> LeasedOutbox::State::free_the_dead(store::Tx& tx, Time now) {
         tx.execute("UPDATE " + table.name +
                        " SET lease_until = $1 WHERE state = 'sending' AND lease_owner = $2",
                    {now, row.text(0)});
+    if (!freed) return tl::unexpected(freed.error());
+  }
+  return {};
+}
+
+// What this process has claimed.
+Result<std::set<std::int64_t>> LeasedOutbox::State::held(store::Tx& tx) {
+  auto rows = tx.query(
+      "SELECT id FROM " + table.name + " WHERE state = 'sending' AND lease_owner = $1", {owner});
+  if (!rows) return tl::unexpected(rows.error());
+  std::set<std::int64_t> ids;
+  for (const auto& row : *rows) ids.insert(row.integer(0));
+  return ids;
+}
+
+// Puts back what was claimed without this process being told so: none of it was sent.
+Result<void> LeasedOutbox::State::free_own(store::Tx& tx, Time now,
+                                           const std::map<std::int64_t, std::string>& in_flight) {
+  const auto ids = held(tx);
+  if (!ids) return tl::unexpected(ids.error());
+  for (const std::int64_t id : *ids) {
+    if (in_flight.contains(id)) continue;
+    auto freed = tx.execute("UPDATE " + table.name +
+                                " SET state = 'pending', lease_owner = NULL, lease_until = NULL, "
+                                "not_before = $1, attempts = attempts - 1 WHERE id = $2",
+                            {now, id});
     if (!freed) return tl::unexpected(freed.error());
   }
   return {};
@@ -229,7 +273,9 @@ Result<std::vector<std::int64_t>> LeasedOutbox::State::choose(
 Result<std::vector<LeasedOutbox::State::Claimed>> LeasedOutbox::State::claim(
     store::Tx& tx, Time now, std::size_t room,
     const std::map<std::int64_t, std::string>& in_flight) {
-  if (!looked_for_dead && store.engine() == store::Engine::sqlite)
+  if (unsure)
+    if (auto freed = free_own(tx, now, in_flight); !freed) return tl::unexpected(freed.error());
+  if (is_time_to_look(now))
     if (auto freed = free_the_dead(tx, now); !freed) return tl::unexpected(freed.error());
   if (auto taken = take_over(tx, now, in_flight); !taken) return tl::unexpected(taken.error());
   const auto chosen = choose(tx, now, room, in_flight);
@@ -265,8 +311,8 @@ Result<bool> LeasedOutbox::State::is_due(Time now) {
     auto rows = tx.query("SELECT 1 FROM " + table.name +
                              " WHERE (state = 'pending' AND not_before <= $1 AND " + table.ready +
                              ") OR "
-                             "(state = 'sending' AND (lease_until <= $1 OR $2 = 0)) LIMIT 1",
-                         {now, looked_for_dead});
+                             "(state = 'sending' AND (lease_until <= $1 OR $2 = 1)) LIMIT 1",
+                         {now, is_time_to_look(now)});
     if (!rows) return tl::unexpected(rows.error());
     return !rows->empty();
   });
@@ -288,13 +334,13 @@ Result<bool> LeasedOutbox::State::step_as(const std::shared_ptr<State>& self, bo
   std::size_t room = options.concurrency - std::min(options.concurrency, in_flight.size());
   room = may_claim ? std::min(room, outgoing->room()) : 0;
   const Time now = clock.now();
-  if (batch.empty()) {
-    if (room == 0) return false;
+  if (batch.empty() && room == 0) return false;
+  if (batch.empty() && !unsure) {
     // Most steps find nothing: looking takes no place in the queue of writers.
     const auto due = is_due(now);
     if (!due) return tl::unexpected(due.error());
     if (!*due) {
-      looked_for_dead = true;
+      if (is_time_to_look(now)) looked_for_dead = now;
       return false;
     }
   }
@@ -310,9 +356,13 @@ Result<bool> LeasedOutbox::State::step_as(const std::shared_ptr<State>& self, bo
   });
   if (!claimed) {
     put_back();
+    unsure = true;
     return tl::unexpected(claimed.error());
   }
-  if (room > 0) looked_for_dead = true;
+  if (room > 0) {
+    unsure = false;
+    if (is_time_to_look(now)) looked_for_dead = now;
+  }
   {
     const std::lock_guard lock{mutex};
     for (const Completed& c : batch) flying.erase(c.id);

@@ -177,20 +177,29 @@ net::Response Relay::metrics() {
   const auto list = allowlist_.status();
   const auto seconds = [](base::Time time) { return base::to_micros(time) / 1'000'000; };
   auto response = net::Response::text(
-      200,
-      *text + fmt::format("# HELP crosscheck_start_time_seconds When this process started.\n"
-                          "# TYPE crosscheck_start_time_seconds gauge\n"
-                          "crosscheck_start_time_seconds {}\n"
-                          "# HELP crosscheck_allowlist_loaded_time_seconds When the allowlist in "
-                          "force was taken over.\n"
-                          "# TYPE crosscheck_allowlist_loaded_time_seconds gauge\n"
-                          "crosscheck_allowlist_loaded_time_seconds {}\n"
-                          "# HELP crosscheck_allowlist_refused Whether a later allowlist was "
-                          "refused.\n"
-                          "# TYPE crosscheck_allowlist_refused gauge\n"
-                          "crosscheck_allowlist_refused {}\n",
-                          seconds(started_at_), list.loaded ? seconds(list.loaded_at) : 0,
-                          list.error.empty() ? 0 : 1));
+      200, *text + fmt::format(
+                       "# HELP crosscheck_start_time_seconds When this process started.\n"
+                       "# TYPE crosscheck_start_time_seconds gauge\n"
+                       "crosscheck_start_time_seconds {}\n"
+                       "# HELP crosscheck_allowlist_loaded_time_seconds When the allowlist in "
+                       "force was taken over.\n"
+                       "# TYPE crosscheck_allowlist_loaded_time_seconds gauge\n"
+                       "crosscheck_allowlist_loaded_time_seconds {}\n"
+                       "# HELP crosscheck_allowlist_refused Whether a later allowlist was "
+                       "refused.\n"
+                       "# TYPE crosscheck_allowlist_refused gauge\n"
+                       "crosscheck_allowlist_refused {}\n"
+                       "# HELP crosscheck_allowlist_checked_time_seconds When the allowlist was "
+                       "last read without an error.\n"
+                       "# TYPE crosscheck_allowlist_checked_time_seconds gauge\n"
+                       "crosscheck_allowlist_checked_time_seconds {}\n"
+                       "# HELP crosscheck_allowlist_backends Repositories on the allowlist in "
+                       "force.\n"
+                       "# TYPE crosscheck_allowlist_backends gauge\n"
+                       "crosscheck_allowlist_backends {}\n",
+                       seconds(started_at_), list.loaded ? seconds(list.loaded_at) : 0,
+                       list.error.empty() ? 0 : 1, list.checked_at ? seconds(*list.checked_at) : 0,
+                       allowlist_.current()->backends().size()));
   response.headers.set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
   return response;
 }

@@ -181,31 +181,44 @@ TEST_F(DispatcherTest, ALateAnswerOfOnesOwnIsNotSentTwice) {
   EXPECT_THAT(column("state"), ElementsAre("sent"));
 }
 
-TEST_F(DispatcherTest, WhatAProcessThatIsGoneHadClaimedIsTakenOverAtOnce) {
+TEST_P(DispatcherOnEngine, WhatAProcessThatIsGoneHadClaimedIsTakenOverSoon) {
   list("L2: [org/two]\n");
-  accept_event("d-1", pull_request("opened"));
   target_.hold = true;
-  {
-    auto d = dispatcher(*store_);
-    step(d);
-  }
-  // As if it had been claimed by a process of this machine that no longer runs.
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
-  ASSERT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
-    auto owner = tx.query("SELECT lease_owner FROM dispatches");
-    if (!owner) return tl::unexpected(owner.error());
-    const std::string text = owner->front().text(0);
-    auto done =
-        tx.execute("UPDATE dispatches SET lease_owner = $1",
-                   {text.substr(0, text.find(':')) + ":" + std::to_string(gone) + ":aabbccddeeff"});
-    if (!done) return tl::unexpected(done.error());
-    return {};
-  }));
+  // As if it had been claimed by a process of this machine that no longer runs.
+  const auto claimed_by_the_dead = [&](const std::string& delivery) {
+    accept_event(delivery, pull_request("opened"));
+    auto d = dispatcher(*store_);
+    step(d);
+    ASSERT_TRUE(store_->write([&](store::Tx& tx) -> base::Result<void> {
+      auto owner =
+          tx.query("SELECT lease_owner FROM dispatches WHERE lease_owner IS NOT NULL LIMIT 1");
+      if (!owner) return tl::unexpected(owner.error());
+      const std::string text = owner->front().text(0);
+      auto done = tx.execute(
+          "UPDATE dispatches SET lease_owner = $1 WHERE lease_owner IS NOT NULL",
+          {text.substr(0, text.find(':')) + ":" + std::to_string(gone) + ":aabbccddeeff"});
+      if (!done) return tl::unexpected(done.error());
+      return {};
+    }));
+  };
+  claimed_by_the_dead("d-1");
+  // One that starts finds it at once…
   auto next = dispatcher(*store_);
   step(next);
   EXPECT_EQ(target_.sent.size(), 2U);
+  target_.held[1]({});
+  step(next);
+  // …and one that runs already within seconds.
+  claimed_by_the_dead("d-2");
+  step(next);
+  EXPECT_EQ(target_.sent.size(), 3U);
+  clock_.advance(5s);
+  step(next);
+  ASSERT_EQ(target_.sent.size(), 4U);
+  EXPECT_EQ(target_.sent[3].delivery_id, "d-2");
   for (auto& done : target_.held) done({});
 }
 
@@ -251,6 +264,49 @@ TEST_P(DispatcherOnEngine, AFailingStoreLosesNothing) {
     EXPECT_EQ(target_.sent.size(), 4U) << n;
     EXPECT_EQ(count("dispatches WHERE state <> 'sent'"), 0) << n;
     if (faulty.calls() < n) break;
+  }
+}
+
+// Commits, and says that it may not have: as when a connection is lost while committing.
+class InDoubtStore final : public store::Store {
+ public:
+  explicit InDoubtStore(Store& inner) : inner_{inner} {}
+  base::Result<void> write(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    auto done = inner_.write(body);
+    if (done && ++writes_ == in_doubt_at)
+      return base::fail(base::Fault::unavailable, "lost while committing");
+    return done;
+  }
+  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    return inner_.read(body);
+  }
+  bool wait_for(std::string_view channel, base::Duration timeout) override {
+    return inner_.wait_for(channel, timeout);
+  }
+  void interrupt() override { inner_.interrupt(); }
+  store::Engine engine() const override { return inner_.engine(); }
+  [[nodiscard]] int writes() const { return writes_; }
+
+  int in_doubt_at = 0;
+
+ private:
+  Store& inner_;
+  int writes_ = 0;
+};
+
+// Whichever commit is in doubt: each is sent once, without waiting for a lease to end.
+TEST_P(DispatcherOnEngine, ACommitInDoubtNeitherLosesNorRepeats) {
+  for (int n = 1;; ++n) {
+    target_.sent.clear();
+    accept_event("d-" + std::to_string(n), pull_request("opened", n));
+    InDoubtStore store{*store_};
+    store.in_doubt_at = n;
+    auto d = dispatcher(store);
+    for (int i = 0; i < 10; ++i)
+      if (const auto did = d.step(); did && !*did) break;
+    EXPECT_EQ(target_.sent.size(), 4U) << n;
+    EXPECT_EQ(count("dispatches WHERE state <> 'sent' OR attempts <> 1 OR uncertain <> 0"), 0) << n;
+    if (store.writes() < n) break;
   }
 }
 

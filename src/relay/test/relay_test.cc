@@ -103,7 +103,9 @@ TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
                            "crosscheck_requests_total{kind=\"webhook\",status=\"200\"} 1\n",
                            "crosscheck_dispatches{state=\"pending\"} 4\n",
                            "crosscheck_github_calls{state=\"dead\"} 0\n",
-                           "crosscheck_outbox_size 4\n", "crosscheck_outbox_age_seconds 5.000\n"})
+                           "crosscheck_outbox_size 4\n", "crosscheck_outbox_age_seconds 5.000\n",
+                           "crosscheck_allowlist_refused 0\n", "crosscheck_allowlist_backends 4\n",
+                           "crosscheck_allowlist_checked_time_seconds 1700000000\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 
@@ -173,10 +175,64 @@ TEST_F(AllowlistFileTest, AFailingStoreIsTriedAgain) {
     faulty.fail_at(n);
     const auto loaded = file.load();
     if (faulty.calls() < n) break;
-    EXPECT_FALSE(loaded) << n;
-    EXPECT_FALSE(file.status().loaded);
+    EXPECT_EQ(file.status().loaded, loaded.has_value()) << n;
     EXPECT_TRUE(file.poll()) << n;
     EXPECT_EQ(file.current()->backends().size(), 1U);
+  }
+}
+
+// What another server would answer.
+class RemoteList final : public TextSource {
+ public:
+  using Answer = base::Result<std::optional<std::string>>;
+  explicit RemoteList(const Answer& answer) : answer_{answer} {}
+  const std::string& name() const override { return name_; }
+  bool is_remote() const override { return true; }
+  Answer read() override { return answer_; }
+
+ private:
+  const std::string name_ = "https://github.com/o/r/blob/main/list.yaml";
+  const Answer& answer_;
+};
+
+TEST_F(AllowlistFileTest, OneOnAnotherServerOutlastsThatServer) {
+  RemoteList::Answer answer = base::fail(base::Fault::unavailable, "list.yaml: no answer");
+  const auto make = [&] {
+    return AllowlistFile{std::make_unique<RemoteList>(answer), *store_, clock_};
+  };
+  // Nothing is known yet: to start without a list would lose events.
+  EXPECT_FALSE(make().load());
+  answer = "L2: [org/one, org/two]\n";
+  ASSERT_TRUE(make().load());
+  EXPECT_EQ(count("allowlist_errors"), 0);
+
+  for (const RemoteList::Answer& bad :
+       {RemoteList::Answer{base::fail(base::Fault::unavailable, "list.yaml: no answer")},
+        RemoteList::Answer{"L2: [org/one\n"}, RemoteList::Answer{std::string(100, '\xff')}}) {
+    clock_.advance(10s);
+    answer = bad;
+    auto list = make();
+    ASSERT_TRUE(list.load());
+    EXPECT_EQ(list.current()->backends().size(), 2U);
+    const auto status = list.status();
+    EXPECT_TRUE(status.loaded);
+    EXPECT_THAT(rows("SELECT MAX(loaded_at) FROM allowlist_versions WHERE error IS NULL", 1),
+                ElementsAre(std::to_string(base::to_micros(status.loaded_at))));
+    EXPECT_EQ(status.checked_at, std::nullopt);
+    EXPECT_THAT(status.error, HasSubstr("list.yaml"));
+    EXPECT_THAT(rows("SELECT error FROM allowlist_errors", 1),
+                ElementsAre(base::to_utf8(status.error)));
+    // The repair is taken over, and is no new version where it is the old text.
+    const auto versions = count("allowlist_versions WHERE error IS NULL");
+    answer = "L2: [org/one, org/two]\n";
+    ASSERT_TRUE(list.poll());
+    EXPECT_EQ(list.status().error, "");
+    EXPECT_EQ(list.status().checked_at, clock_.now());
+    EXPECT_EQ(count("allowlist_errors"), 0);
+    EXPECT_LE(count("allowlist_versions WHERE error IS NULL"), versions + 1);
+    answer = std::nullopt;
+    ASSERT_TRUE(list.poll());
+    EXPECT_EQ(list.current()->backends().size(), 2U);
   }
 }
 

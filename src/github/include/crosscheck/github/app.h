@@ -96,10 +96,21 @@ class App {
   // By account and resource.
   [[nodiscard]] std::vector<ApiBudget> budgets() const;
 
+  // As `get`, with `headers` besides, one of which may make it conditional: the answer when it is
+  // 200 or 304, else why not.
+  void fetch(const base::RepoName& repo, std::string path, net::Headers headers,
+             std::chrono::steady_clock::time_point until,
+             std::function<void(base::Result<net::Response, CallAnswer>)> done);
+
  private:
   class Session;
   struct State;
   std::shared_ptr<State> state_;  // shared with calls in progress
 };
+
+// As `App::fetch`, for what anybody may read. Waits.
+[[nodiscard]] base::Result<net::Response, CallAnswer> fetch_anonymously(
+    net::Client& client, std::string_view api_url, std::string_view path,
+    const net::Headers& headers, std::chrono::milliseconds timeout);
 
 }  // namespace crosscheck::github

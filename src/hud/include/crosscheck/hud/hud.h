@@ -7,6 +7,7 @@
 
 #include "crosscheck/base/time.h"
 #include "crosscheck/hud/live.h"
+#include "crosscheck/hud/readiness.h"
 #include "crosscheck/net/http.h"
 
 namespace crosscheck::store {
@@ -22,6 +23,7 @@ struct HudOptions {
   // Where upstream's pages are; empty: no links to them (local mode has none).
   std::string upstream_url = "https://github.com";
   std::string version = {};
+  ReadinessTargets readiness = {};
   // What the process says of itself on /ops; nothing: the page has what the store knows.
   std::function<Live()> live = {};
 };

@@ -19,7 +19,8 @@ class AllowlistFile {
  public:
   AllowlistFile(std::unique_ptr<TextSource> source, store::Store& store, const base::Clock& clock);
 
-  // Reads it for the first time; an error when it cannot be used.
+  // Reads it for the first time; an error when it cannot be used. Where it lies on another server,
+  // the store's last good version of it serves instead.
   [[nodiscard]] base::Result<void> load();
   // Looks whether it has changed, and takes it over. The error is of the store or of this
   // version; it stays in `status` until a good version is there.
@@ -30,14 +31,18 @@ class AllowlistFile {
 
   struct Status {
     bool loaded = false;
-    std::string digest;  // of the version in force
+    std::string digest = {};  // of the version in force
     base::Time loaded_at{};
-    std::string error;  // of a later version that was refused, or of reading it
+    std::optional<base::Time> checked_at = {};  // when it was last read without an error
+    std::string error = {};  // of a later version that was refused, or of reading it
   };
   [[nodiscard]] Status status() const;
 
  private:
   [[nodiscard]] base::Result<void> refresh();
+  [[nodiscard]] bool recall();
+  void keep(const base::Result<void>& done);
+  [[nodiscard]] base::Result<void> note(const std::string& error);
   [[nodiscard]] base::Result<void> record(const std::string& text, const std::string& digest,
                                           const base::Result<Allowlist>& parsed);
 
@@ -48,6 +53,7 @@ class AllowlistFile {
   std::optional<std::string> pending_;  // read, and not yet recorded
   std::string seen_digest_;
   std::optional<base::Error> seen_error_;  // what that version was refused for
+  std::optional<std::string> noted_;       // the error, or none, that the store shows
   mutable std::mutex mutex_;               // guards what follows
   std::shared_ptr<const Allowlist> current_;
   Status status_;

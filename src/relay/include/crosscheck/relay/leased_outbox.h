@@ -61,8 +61,8 @@ struct OutboxOptions {
 };
 
 // Sends what stands in an outbox. Claims due rows under a lease, recorded before anything is sent;
-// what a killed process had claimed is claimed again, at once when that process ran on this machine
-// and this SQLite file, else when the lease ends. Thread-safe but for `step`, which is for the one
+// what a killed process had claimed is claimed again, within seconds when that process ran on this
+// machine, else when the lease ends. Thread-safe but for `step`, which is for the one
 // thread that drives it.
 class LeasedOutbox {
  public:

@@ -16,6 +16,8 @@ class TextSource {
   virtual ~TextSource() = default;
   // For errors and pages: a path or an address.
   [[nodiscard]] virtual const std::string& name() const = 0;
+  // Whether reading depends on another server: then the last good version is as good a start.
+  [[nodiscard]] virtual bool is_remote() const { return false; }
   // The text, or nothing when it is as it was returned last. After an error it is read anew.
   [[nodiscard]] virtual base::Result<std::optional<std::string>> read() = 0;
 };
