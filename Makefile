@@ -1,5 +1,5 @@
 # Each target is one script, which works without make too.
-.PHONY: build run test deep bench lint format clean
+.PHONY: build run test deep bench dist lint format clean
 build:
 	@scripts/setup build
 	@scripts/build release crosscheck
@@ -9,6 +9,9 @@ test:
 	@scripts/test
 deep:
 	@scripts/deep
+dist:
+	@scripts/setup build
+	@scripts/dist
 lint:
 	@scripts/setup lint
 	@scripts/lint

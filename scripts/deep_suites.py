@@ -102,6 +102,10 @@ STAGES = {
     "tidy": (lambda: [configure("tidy")], tidy_suites),
     "fuzz": (lambda: [build_suite("fuzz")], fuzz_suites),
     "long": (lambda: [build_suite("release")], long_suites),
+    "dist": (
+        lambda: [Suite("dist", ["scripts/dist"], timeout=3600, plain=True)],
+        lambda: [Suite("dist:clean-root", ["scripts/dist-test"], timeout=1800, plain=True)],
+    ),
 }
 
 
