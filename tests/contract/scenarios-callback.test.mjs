@@ -165,6 +165,32 @@ buildkite:
   assert.equal((await ask('pipe-1')()).status, 403);
 });
 
+test('9: the mapping may lie on GitHub, where today’s variable names it', async (t) => {
+  const file = 'pytorch/test-infra/config/ci_providers.yml';
+  const map = (github, repository) =>
+    github.files.set(file, {text: `providers:\n  buildkite:\n    repo_map:\n      o/p: ${repository}\n`});
+  const {server, github, issuer, dispatched} = await relay(t, {
+    issuers: (one) => one.buildkiteSettings,
+    settings: 'allowlist_ttl_seconds: 1\n',
+    env: {CI_PROVIDERS_URL: `https://github.com/${file.replace('infra/', 'infra/blob/main/')}`},
+    prepare: (_, double) => map(double, ONE),
+  });
+  const delivery = await dispatched([ONE, TWO]);
+  const call = (run_id) =>
+    callback(
+      server.url,
+      issuer.token('x/y', {organization_id: 'o', pipeline_id: 'p'}),
+      report(delivery, {run_id}),
+    );
+  assert.equal((await call('1')).status, 200);
+  github.contentsScript.push({status: 500});
+  await eventually('GitHub fails', () => github.contentsScript.length === 0);
+  assert.equal((await call('2')).status, 200, 'the last good one stays in force');
+  map(github, 'nobody/knows');
+  await eventually('a later version counts', async () => (await call('3')).answer.status === 'ignored');
+  assert.deepEqual(github.violations, []);
+});
+
 test('further issuers, each with keys of its own', async (t) => {
   const own = await new Issuer().start();
   t.after(() => own.stop());
