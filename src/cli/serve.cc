@@ -325,8 +325,9 @@ class App {
     live.settings_digest = settings_digest_;
     live.shadow = shadow_;
     live.sender = {health.running, health.last_step, health.error, relay_->sending()};
-    live.allowlist = {settings_.allowlist, list.digest,
-                      list.loaded ? std::optional{list.loaded_at} : std::nullopt, list.error};
+    live.allowlist = {settings_.allowlist.empty() ? settings_.allowlist_url : settings_.allowlist,
+                      list.digest, list.loaded ? std::optional{list.loaded_at} : std::nullopt,
+                      list.error};
     for (auto& r : relay_->refusals())
       live.refusals.push_back({r.kind, r.reason, r.count, r.last_at, r.last_detail});
     if (app_)
