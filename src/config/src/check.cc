@@ -57,8 +57,9 @@ std::string renamed_to(const Name& name, const Collected& file,
   };
   if (const auto same = file.methods.find(name.class_name); same != file.methods.end())
     return nearest_in(same->first, same->second);
-  // The class is gone: another one that has the method was looked for; a class named alike remains.
+  // The class is gone: one that has the method was looked for, one that is named alike remains.
   std::vector<std::string_view> classes;
+  classes.reserve(file.methods.size());
   for (const auto& [class_name, methods] : file.methods) classes.push_back(class_name);
   const std::string_view class_name = base::nearest(name.class_name, classes);
   if (class_name.empty()) return {};

@@ -358,7 +358,7 @@ std::shared_ptr<const Document> Document::parse(std::string name, std::string te
     return nullptr;
   }
   document->line_starts_ = find_line_starts(document->source_);
-  document->nodes_.reserve(document->source_.size() / 24);
+  document->nodes_.reserve(document->source_.size() / 12);
   // At most three bytes come out of two (`\\L`): what is a view of it while it grows stays one.
   document->decoded_.reserve(2 * document->source_.size());
   if (!Builder{*document, findings}.run()) return nullptr;

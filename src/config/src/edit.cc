@@ -304,6 +304,7 @@ void Editor::move_out(const FileEntry& file, const Entry& entry,
                       const std::vector<const Name*>& names, const Decision& decision) {
   if (entry.node.style() == Node::Style::flow) {
     std::vector<std::string> texts;
+    texts.reserve(names.size());
     for (const Name* name : names) texts.emplace_back(name->text());
     std::string text = "{" + names_in_flow(texts) + ", " + mode_line(decision.mode);
     for (Node key = entry.node.first(); key; key = key.next().next())

@@ -83,7 +83,9 @@ class Formatter {
     const std::size_t end =
         number < document_.lines() ? document_.line_begin(number + 1) : source_.size();
     std::string_view line = source_.substr(begin, end - begin);
-    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+    // YAML's own line breaks too: NEL, LS and PS.
+    for (const std::string_view mark : {"\n", "\r", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"})
+      if (line.ends_with(mark)) line.remove_suffix(mark.size());
     return line;
   }
   [[nodiscard]] std::size_t column(std::size_t byte) const {
@@ -261,13 +263,15 @@ class Formatter {
 base::Result<std::string> format(const Document& document) {
   std::vector<Finding> findings;
   std::shared_ptr<const Document> without_mark;
-  if (document.source().starts_with(k_byte_order_mark))
-    without_mark = Document::parse(
-        document.name(), std::string{document.source().substr(k_byte_order_mark.size())}, findings);
+  std::string_view source = document.source();
+  while (source.starts_with(k_byte_order_mark)) source.remove_prefix(k_byte_order_mark.size());
+  if (source.size() < document.source().size())
+    without_mark = Document::parse(document.name(), std::string{source}, findings);
   const Document& from = without_mark ? *without_mark : document;
   std::string text = Formatter{from}.run();
   const auto again = Document::parse(document.name(), text, findings);
-  if (!again || !same_value(from.root(), again->root()))
+  if (!again || text.starts_with(k_byte_order_mark) ||
+      !same_value(document.root(), again->root()) || Formatter{*again}.run() != text)
     return base::fail(base::Fault::invalid_input,
                       document.name() +
                           ": this layout cannot be put in order without changing what "

@@ -59,19 +59,29 @@ std::unordered_map<std::string, std::set<std::string>> files_by_name(const Colle
   return files;
 }
 
+// `${TORCH_ROOT}/…` as everybody writes it; any other path so that it survives.
+std::string written_path(const std::string& path) {
+  const auto close = path.find('}');
+  if (!path.starts_with("${") || close == std::string::npos) return plain_or_quoted(path);
+  const std::string rest = path.substr(close + 1);
+  const std::string token = path.substr(2, close - 2);
+  return is_name(token) && plain_or_quoted("x" + rest) == "x" + rest ? path : in_quotes(path);
+}
+
 std::string write(const Skips& skips) {
   std::string out =
       skips.empty() ? "test_suite_config:\n  files: []\n" : "test_suite_config:\n  files:\n";
   for (const auto& [file, groups] : skips) {
     out +=
         fmt::format("    - path: {}\n      unlisted_test_mode: mandatory_success\n      tests:\n",
-                    file.find("${") == std::string::npos ? in_quotes(file) : file);
+                    written_path(file));
     for (const auto& [skip, names] : groups) {
       out += "        - names:\n";
       for (const std::string& name : names) out += "            - " + plain_or_quoted(name) + "\n";
       out += "          mode: skip\n";
       if (!skip.chips.empty()) {
         std::vector<std::string> chips;
+        chips.reserve(skip.chips.size());
         for (const std::string& chip : skip.chips) chips.push_back(in_quotes(chip));
         out += fmt::format("          when:\n            device: [{}]\n", fmt::join(chips, ", "));
       }

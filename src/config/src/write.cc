@@ -119,6 +119,7 @@ std::vector<std::string> rationale_lines(const Rationale& rationale) {
   list("features", rationale.features);
   if (!rationale.mismatch.empty()) {
     std::vector<std::string> numbers;
+    numbers.reserve(rationale.mismatch.size());
     for (const auto& [key, value] : rationale.mismatch)
       numbers.push_back(fmt::format("{}: {}", key, value));
     lines.push_back(fmt::format("mismatch: {{{}}}", fmt::join(numbers, ", ")));
@@ -126,6 +127,7 @@ std::vector<std::string> rationale_lines(const Rationale& rationale) {
   if (!rationale.text.empty()) lines.push_back("text: " + in_quotes(rationale.text));
   if (!rationale.evidence.empty()) {
     std::vector<std::string> items;
+    items.reserve(rationale.evidence.size());
     for (const Evidence& evidence : rationale.evidence)
       items.push_back(fmt::format("{{kind: {}, ref: {}}}", plain_or_quoted(evidence.kind),
                                   in_quotes(evidence.ref)));

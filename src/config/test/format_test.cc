@@ -52,6 +52,7 @@ TEST(Format, TheCanonicalLayout) {
       {"\xEF\xBB\xBF"
        "a: 1\n",
        "a: 1\n"},
+      {"# c\xE2\x80\xA9\na: 1\n", "# c\n\na: 1\n"},
       {"--- \na: 1\n", "---\na: 1\n"},
       {"", ""},
       {"# only\n", "# only\n"}};
