@@ -44,6 +44,38 @@ const Item* find_module(const std::vector<Item>& items, std::string_view module)
   return found == items.end() ? nullptr : &*found;
 }
 
+// What is supported, by name: asked for every test.
+class Supported {
+ public:
+  explicit Supported(const Global& global) {
+    for (const Item& item : global.ops) ops_.emplace(item.name, &item);
+    for (const Item& item : global.dtypes) dtypes_.emplace(canonical_dtype(item.name), &item);
+    for (const Item& item : global.modules) modules_.emplace(item.name, &item);
+  }
+  [[nodiscard]] const Item* find_op(std::string_view op) const {
+    while (true) {
+      if (const Item* found = find(ops_, op)) return found;
+      const auto dot = op.rfind('.');
+      if (dot == std::string_view::npos) return nullptr;
+      op = op.substr(0, dot);
+    }
+  }
+  [[nodiscard]] const Item* find_dtype(std::string_view dtype) const {
+    return find(dtypes_, canonical_dtype(dtype));
+  }
+  [[nodiscard]] const Item* find_module(std::string_view module) const {
+    return find(modules_, module);
+  }
+
+ private:
+  using ByName = std::unordered_map<std::string_view, const Item*>;
+  static const Item* find(const ByName& items, std::string_view name) {
+    const auto found = items.find(name);
+    return found == items.end() ? nullptr : found->second;
+  }
+  ByName ops_, dtypes_, modules_;
+};
+
 // Globs of a path: `*` and `?` stay inside a folder, `**` does not.
 base::Result<Pattern> compile_glob(std::string_view glob) {
   std::string pattern;
@@ -142,7 +174,10 @@ struct Governor::Index {
     Uses patterns;
   };
 
-  const Config* config = nullptr;
+  explicit Index(const Config& all) : config{&all}, supported{all.global} {}
+
+  const Config* config;
+  Supported supported;
   std::vector<File> files;
   std::unordered_map<std::string_view, std::size_t> by_path;
   std::vector<std::pair<Pattern, std::size_t>> globs;
@@ -189,13 +224,13 @@ struct Governor::Index {
 
   [[nodiscard]] Basis restriction(const Edits& edits, const CollectedTest& test) const {
     const Global& global = config->global;
-    const Item* op = find_op(global.ops, test.op);
+    const Item* op = supported.find_op(test.op);
     if (!test.op.empty()) {
       if (find_op(edits.exclude_ops, test.op)) return Basis::excluded_op;
       if (!op && global.restricts_ops && !find_op(edits.include_ops, test.op))
         return Basis::unsupported_op;
     }
-    const Item* module = find_module(global.modules, test.module);
+    const Item* module = supported.find_module(test.module);
     if (!test.module.empty()) {
       if (find_module(edits.exclude_modules, test.module)) return Basis::excluded_module;
       if (!module && global.restricts_modules && !find_module(edits.include_modules, test.module))
@@ -204,7 +239,7 @@ struct Governor::Index {
     if (test.dtype.empty()) return Basis::listed;
     if (find_dtype(edits.exclude_dtypes, test.dtype)) return Basis::excluded_dtype;
     if (find_dtype(edits.include_dtypes, test.dtype)) return Basis::listed;
-    if (global.restricts_dtypes && !find_dtype(global.dtypes, test.dtype))
+    if (global.restricts_dtypes && !supported.find_dtype(test.dtype))
       return Basis::unsupported_dtype;
     for (const Item* item :
          {test.op.empty() ? nullptr : op, test.module.empty() ? nullptr : module}) {
@@ -219,10 +254,9 @@ struct Governor::Index {
 
   [[nodiscard]] bool forces_xfail(const Edits& edits, const CollectedTest& test) const {
     const auto forced = [](const Item* item) { return item && item->force_xfail; };
-    const Global& global = config->global;
-    return (!test.op.empty() && forced(find_op(global.ops, test.op))) ||
-           (!test.module.empty() && forced(find_module(global.modules, test.module))) ||
-           (!test.dtype.empty() && (forced(find_dtype(global.dtypes, test.dtype)) ||
+    return (!test.op.empty() && forced(supported.find_op(test.op))) ||
+           (!test.module.empty() && forced(supported.find_module(test.module))) ||
+           (!test.dtype.empty() && (forced(supported.find_dtype(test.dtype)) ||
                                     forced(find_dtype(edits.include_dtypes, test.dtype))));
   }
 
@@ -268,8 +302,7 @@ struct Governor::Index {
 };
 
 Governor::Governor(const Config& config, const Circumstances& circumstances) {
-  auto index = std::make_unique<Index>();
-  index->config = &config;
+  auto index = std::make_unique<Index>(config);
   index->files.reserve(config.files.size());
   for (const FileEntry& file : config.files) {
     const std::size_t number = index->files.size();
