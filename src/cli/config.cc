@@ -3,7 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
-#include <ctime>
+#include <filesystem>
 #include <set>
 
 #include "command.h"
@@ -36,7 +36,8 @@ struct Where {
 void add_where(CLI::App& command, Where& where) {
   command.add_option("--platform", where.platform, "Machine for `when:`, as uname -m calls it");
   command.add_option("--torch", where.torch, "Version of torch for `when:`");
-  command.add_option("--device", where.devices, "Name of the device for `when:`; again: its model");
+  command.add_option("--device", where.devices, "Name of the device for `when:`; again: its model")
+      ->allow_extra_args(false);
 }
 
 Result<config::Circumstances> circumstances(const Where& where) {
@@ -311,6 +312,15 @@ struct FmtOptions {
   bool check = false;
 };
 
+// The file itself, also behind a link, with the permissions it has.
+Result<void> replace(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const auto target = std::filesystem::canonical(path, error);
+  if (error) return base::fail(Fault::not_found, fmt::format("{}: {}", path, error.message()));
+  const auto permissions = std::filesystem::status(target, error).permissions();
+  return base::write_file_atomically(target, text, static_cast<unsigned>(permissions) & 0777U);
+}
+
 Result<ExitCode> run_fmt(const FmtOptions& options) {
   bool same = true;
   for (const std::string& path : options.files) {
@@ -325,8 +335,7 @@ Result<ExitCode> run_fmt(const FmtOptions& options) {
     same = false;
     print(path + "\n");
     if (options.check) continue;
-    if (auto written = base::write_file_atomically(path, *formatted); !written)
-      return tl::unexpected(written.error());
+    if (auto written = replace(path, *formatted); !written) return tl::unexpected(written.error());
   }
   return same || !options.check ? ExitCode::ok : ExitCode::no;
 }

@@ -1,6 +1,6 @@
 // The test configuration's commands, on files: what they print, what they write, and their exit codes.
 import assert from 'node:assert/strict';
-import {readFileSync} from 'node:fs';
+import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {run, temporaryFolder, write} from './harness.mjs';
@@ -132,14 +132,15 @@ test('check: files that cannot be read', (t) => {
   );
 });
 
-test('fmt: once, keeping comments; --check changes nothing', (t) => {
+test('fmt: once, keeping comments and permissions; --check changes nothing', (t) => {
   const folder = temporaryFolder(t);
-  const file = write(folder, 'c.yaml', good);
+  const file = write(folder, 'c.yaml', good, 0o600);
   assert.deepEqual(
     [run(['config', 'fmt', '--check', file]).code, readFileSync(file, 'utf8')],
     [1, good],
   );
   assert.equal(run(['config', 'fmt', file]).out, `${file}\n`);
+  assert.equal(statSync(file).mode & 0o777, 0o600);
   assert.equal(
     readFileSync(file, 'utf8'),
     `# views
@@ -231,7 +232,7 @@ test("import: torch_npu's list", (t) => {
   assert.equal(code, 0);
   assert.match(err, /TestNo::test_no: not in the inventory, left out\n1 tests imported, 1 left out\n/);
   const file = write(folder, 'npu.yaml', out);
-  const checked = run(['config', 'check', file, '--inventory', tests, '--device', '910A', '--json']);
+  const checked = run(['config', 'check', '--inventory', tests, '--device', '910A', file, '--json']);
   assert.equal(checked.code, 0);
   assert.deepEqual(JSON.parse(checked.out).files[0].governed, {skip: 1});
   const wrong = run(['config', 'import', '--format', 'torch_npu', '--path', 'x.py', write(folder, 'w.json', '{"a": 1}')]);
