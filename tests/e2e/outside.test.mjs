@@ -1,5 +1,6 @@
 // What the outside may do to a running server: peers that never finish a request, an issuer that is away or changes keys.
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {connect} from 'node:net';
 import {test} from 'node:test';
 import {GitHubDouble} from '../contract/github.mjs';
@@ -106,4 +107,17 @@ test('an issuer that is away, comes back, and changes its keys', async (t) => {
     issuer.mode = mode;
     assert.equal((await call()).status, 200, `the last good keys serve on: ${mode}`);
   }
+});
+
+test("strangers' reports take no more memory than they have bytes", async (t) => {
+  const {server} = await setUp(t);
+  const limit = 4 << 20;
+  const body = `[${'1,'.repeat(limit / 2 - 2)}1]`;
+  const answers = await Promise.all(
+    Array.from({length: 32}, () => callback(server.url, undefined, body)),
+  );
+  for (const {status} of answers) assert.equal(status, 401);
+  const status = readFileSync(`/proc/${server.child.pid}/status`, 'utf8');
+  const most = Number(status.match(/^VmHWM:\s+(\d+) kB$/m)[1]) * 1024;
+  assert.ok(most < 32 * limit * 3, `${most} bytes`);
 });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/parser.hpp>
 #include <cmath>
 #include <exception>
@@ -30,6 +31,40 @@ std::string describe(const json::error_code& code) {
   if (code == json::error::too_deep) return fmt::format("nested over {} levels", k_depth_limit);
   return "not JSON: " + code.message();
 }
+
+json::parse_options strict() {
+  json::parse_options options;
+  options.max_depth = k_depth_limit;
+  return options;
+}
+
+// What a parser finds, kept nowhere.
+struct Ignore {
+  static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t max_array_size = max_object_size;
+  static constexpr std::size_t max_key_size = max_object_size;
+  static constexpr std::size_t max_string_size = max_object_size;
+  using Code = json::error_code&;
+  using Text = json::string_view;
+  static bool on_document_begin(Code) { return true; }
+  static bool on_document_end(Code) { return true; }
+  static bool on_object_begin(Code) { return true; }
+  static bool on_object_end(std::size_t, Code) { return true; }
+  static bool on_array_begin(Code) { return true; }
+  static bool on_array_end(std::size_t, Code) { return true; }
+  static bool on_key_part(Text, std::size_t, Code) { return true; }
+  static bool on_key(Text, std::size_t, Code) { return true; }
+  static bool on_string_part(Text, std::size_t, Code) { return true; }
+  static bool on_string(Text, std::size_t, Code) { return true; }
+  static bool on_number_part(Text, Code) { return true; }
+  static bool on_int64(std::int64_t, Text, Code) { return true; }
+  static bool on_uint64(std::uint64_t, Text, Code) { return true; }
+  static bool on_double(double, Text, Code) { return true; }
+  static bool on_bool(bool, Code) { return true; }
+  static bool on_null(Code) { return true; }
+  static bool on_comment_part(Text, Code) { return true; }
+  static bool on_comment(Text, Code) { return true; }
+};
 
 std::string_view kind_name(const json::value* value) {
   if (value == nullptr) return "nothing";
@@ -234,9 +269,7 @@ bool is_control(std::string_view character) {
 
 Result<json::value> parse_json(std::string_view text, std::string_view what,
                                std::size_t first_line) {
-  json::parse_options options;
-  options.max_depth = k_depth_limit;
-  json::parser parser{{}, options};
+  json::parser parser{{}, strict()};
   json::error_code code;
   try {
     const std::size_t read = parser.write_some(text.data(), text.size(), code);
@@ -247,6 +280,15 @@ Result<json::value> parse_json(std::string_view text, std::string_view what,
     // A string or array past the library's own limits.
     return fail(Fault::too_large, fmt::format("{}: {}", what, e.what()));
   }
+}
+
+Result<void> check_json(std::string_view text, std::string_view what) {
+  json::basic_parser<Ignore> parser{strict()};
+  json::error_code code;
+  const std::size_t read = parser.write_some(false, text.data(), text.size(), code);
+  if (!code && read != text.size()) code = json::error::extra_data;
+  if (code) return syntax_error(text, read, what, 1, describe(code));
+  return {};
 }
 
 const json::value* find(const json::value& root, std::string_view path) {

@@ -54,6 +54,19 @@ TEST(ParseJson, LimitsDepthTo64) {
   EXPECT_THAT(error_of(std::string(10'000'000, '[')), HasSubstr("nested"));
 }
 
+TEST(CheckJson, SaysWhatParsingWouldSay) {
+  const std::string deep(65, '[');
+  for (const std::string_view text : std::initializer_list<std::string_view>{
+           "", " ", "{}", "[1,]", "{\"a\":1", "{\n \"a\": tru}", "1 2", "{} x", "{} ", "\"\xff\"",
+           "\"\\ud800\"", "\"a\\u0000\"", "1e400", "99999999999999999999", "-", "// c\n1",
+           "\xEF\xBB\xBF{}", "{\"a\":{\"b\":[null,true,-1,2.5,\"c\"]}}", deep}) {
+    const auto parsed = parse_json(text, "body");
+    const auto checked = check_json(text, "body");
+    ASSERT_EQ(checked.has_value(), parsed.has_value()) << text;
+    EXPECT_EQ(checked ? "" : checked.error().message, parsed ? "" : parsed.error().message);
+  }
+}
+
 TEST(ParseJson, TheLastOfEqualKeysCounts) {
   EXPECT_EQ(require_int(parse_json(R"({"a":1,"a":2})", "body").value(), "a").value(), 2);
 }

@@ -501,18 +501,19 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   constexpr std::string_view refused = "callback.refused";
   if (request.body.size() > k_callback_limit)
     return refuse({Fault::too_large, "body: larger than 4 MiB"}, refused);
-  // An empty body is looked at after the token: without one it is 401, as it always was.
-  Result<json::value> parsed = base::fail(Fault::invalid_input, "body: empty");
-  if (!request.body.empty()) {
-    parsed = base::parse_json(request.body, "body");
-    if (!parsed) return refuse(parsed.error(), refused);
-  }
+  // An empty body is looked at after the token: without one it is 401, as it always was. So is what
+  // a body holds: a stranger's text takes no more memory than it has.
+  if (!request.body.empty())
+    if (const auto is_json = base::check_json(request.body, "body"); !is_json)
+      return refuse(is_json.error(), refused);
   const auto identity = identify(request, options_.verify);
   if (!identity) return refuse(identity.error(), refused);
   const Time now = clock_.now();
   const auto allowlist = allowlist_.current();
   const auto reporter = admit(identity->repo, *allowlist, limiter_, now);
   if (!reporter) return reporter.error();
+  if (request.body.empty()) return refuse({Fault::invalid_input, "body: empty"}, refused);
+  const auto parsed = base::parse_json(request.body, "body");
   if (!parsed) return refuse(parsed.error(), refused);
   const auto body = parse_callback(*parsed);
   if (!body) return refuse(body.error(), refused);

@@ -19,6 +19,10 @@ namespace json = boost::json;
 [[nodiscard]] Result<json::value> parse_json(std::string_view text, std::string_view what,
                                              std::size_t first_line = 1);
 
+// The error that `parse_json` would return, without making the value, which may take many times the
+// memory of its text: for what comes from strangers.
+[[nodiscard]] Result<void> check_json(std::string_view text, std::string_view what);
+
 // Typed look-ups by dotted path ("workflow.run_id"), for bodies that others send. The error names
 // the whole path and what was found instead.
 [[nodiscard]] const json::value* find(const json::value& root, std::string_view path);
