@@ -88,9 +88,9 @@ class LineReader {
  public:
   LineReader(const json::value& root, std::size_t line) : root_{root}, line_{line} {}
 
-  std::string text(std::string_view path) { return take(require_string(root_, path)); }
+  std::string text(std::string_view path) { return whole(path, take(require_string(root_, path))); }
   std::string text_or_empty(std::string_view path) {
-    return take(optional_string(root_, path)).value_or("");
+    return whole(path, take(optional_string(root_, path)).value_or(""));
   }
   // What is looked up by it must be short.
   std::string key(std::string_view path, std::string text, std::size_t limit) {
@@ -131,6 +131,11 @@ class LineReader {
     if (result) return *std::move(result);
     keep(std::move(result.error()));
     return T{};
+  }
+  // No engine keeps a text with a NUL, and what is refused there may be half of a file.
+  std::string whole(std::string_view path, std::string text) {
+    if (text.find('\0') != std::string::npos) refuse(path, "holds a NUL character");
+    return text;
   }
   void keep(Error error) {
     if (error_) return;

@@ -1,5 +1,6 @@
 #include "crosscheck/base/run_results.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -167,6 +168,34 @@ TEST(RunResults, ErrorsNameLineAndField) {
            Case{R"("file":"test_x.py")", R"("file" "test_x.py")", "run results:4:"},
        }) {
     EXPECT_THAT(error_of(replaced(lines, from, to)), StartsWith(std::string{says}));
+  }
+}
+
+TEST(RunResults, NoTextHoldsANul) {
+  const std::string lines = to_json_lines(sample());
+  for (const auto& [line, field] : {std::pair{1, "run_id"},
+                                    {1, "backend"},
+                                    {1, "backend_revision"},
+                                    {1, "core_revision"},
+                                    {1, "suite_revision"},
+                                    {1, "device"},
+                                    {1, "environment_digest"},
+                                    {1, "selection"},
+                                    {2, "file"},
+                                    {2, "class"},
+                                    {2, "method"},
+                                    {2, "node"},
+                                    {2, "fingerprint"},
+                                    {2, "message"},
+                                    {2, "detail"}}) {
+    const std::string key = fmt::format("\"{}\":\"", field);
+    const auto begin = line == 1 ? 0 : lines.find('\n');
+    const auto at = lines.find(key, begin);
+    ASSERT_NE(at, std::string::npos) << field;
+    std::string with = lines;
+    with.insert(at + key.size(), "\\u0000");
+    EXPECT_THAT(error_of(with), AllOf(StartsWith(fmt::format("run results:{}: field ", line)),
+                                      HasSubstr(fmt::format("{}: holds a NUL", field))));
   }
 }
 
