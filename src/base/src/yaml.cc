@@ -47,6 +47,8 @@ class Builder final : public YAML::EventHandler {
                 const std::string& value) override {
     const bool quoted = tag == "!";
     check(mark, anchor, quoted ? std::string{} : tag);
+    if (value.find('\0') != std::string::npos)
+      refuse(mark, "the text holds a NUL character", "leave it out");
     const bool null = !quoted && (value.empty() || value == "~" || value == "null");
     Node node = make(mark, null && !expects_key() ? Node::Kind::null : Node::Kind::text);
     node.quoted = quoted;
@@ -177,12 +179,17 @@ Result<Node> parse(std::string_view text, std::string_view source) {
       return located(source, second.line, second.column, "a second document begins here",
                      "remove the `---` between them");
     }
+    // yaml-cpp lets the end of a file close a quote if a line break stands before it: what follows
+    // an unclosed quote would be lost in it without a word.
+    std::istringstream cut{std::string{text.substr(0, text.find_last_not_of(" \t\r\n") + 1)}};
+    Builder unused;
+    YAML::Parser{cut}.HandleNextDocument(unused);
     return root;
   } catch (const Refused& refused) {
     return located(source, refused.line, refused.column, refused.message, refused.remedy);
   } catch (const YAML::Exception& error) {
     return located(source, error.mark.line + 1, error.mark.column + 1, "not YAML: " + error.msg,
-                   {});
+                   error.msg == YAML::ErrorMsg::EOF_IN_SCALAR ? "close the quote" : "");
   }
 }
 

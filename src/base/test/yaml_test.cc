@@ -55,5 +55,27 @@ TEST(Yaml, RefusesWhatMisleads) {
   EXPECT_EQ(error_of("# only a comment\n"), "none");
 }
 
+TEST(Yaml, AnUnclosedQuoteDoesNotSwallowTheRest) {
+  for (const std::string_view quote : {"\"", "'"})
+    for (const std::string_view text :
+         {"a: Qx", "a:\n  - Qx", "a: {b: Qx", "Qa: x", "a: Qx\nb: y\n- z"})
+      for (const std::string_view end : {"", "\n", "\n\n", "\r\n", " \n", "\n# note\n"}) {
+        std::string open = std::string{text} + std::string{end};
+        open.replace(open.find('Q'), 1, quote);
+        EXPECT_THAT(error_of(open), HasSubstr("not YAML")) << open;
+      }
+  for (const std::string_view text :
+       {"a: \"x\n  y\"\n", "a: 'it''s'\n", "a: it's\n", "a: |\n  \"x\n", "a: |\n", "a:\n  -\n",
+        "a: x # \"\n", "a: \"x\" \n\n"})
+    EXPECT_EQ(error_of(text), "none") << text;
+  EXPECT_EQ(parse("a: |+\n  x\n\n", "f.yaml").value().find("a")->text, "x\n\n");
+}
+
+TEST(Yaml, NoTextHoldsANul) {
+  for (const std::string_view text :
+       {R"(a: "b\0")", R"("a\0": b)", R"(- "\x00")", R"([{a: "\u0000"}])"})
+    EXPECT_THAT(error_of(text), AllOf(StartsWith("f.yaml:1:"), HasSubstr("NUL"))) << text;
+}
+
 }  // namespace
 }  // namespace crosscheck::base::yaml
