@@ -90,6 +90,11 @@ class Identities {
     if (const auto field = base::too_long(test.id)) {
       return base::to_utf8(test.node_id, 200) + " has too long a " + std::string{*field};
     }
+    // No store keeps such a text: one name would cost the whole run.
+    for (const std::string* text :
+         {&test.node_id, &test.id.file, &test.id.class_name, &test.id.method})
+      if (text->find('\0') != std::string::npos)
+        return base::to_utf8(test.node_id, 200) + " has a NUL character in its name";
     if (!nodes_.insert(test.node_id).second) return test.node_id + " is collected twice";
     const auto [other, added] = ids_.emplace(test.id, test.node_id);
     if (added) return {};

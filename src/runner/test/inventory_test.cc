@@ -92,6 +92,25 @@ TEST(Inventory, RefusesTwoTestsThatAreOne) {
   EXPECT_THAT(same_id.error().message, HasSubstr("say the same of themselves"));
 }
 
+TEST(Inventory, TakesOutTheTestWhoseNameNoStoreKeeps) {
+  const std::string nul{"a\0b", 3};
+  for (const auto change : {+[](CollectedTest& t, const std::string& s) { t.node_id += s; },
+                            +[](CollectedTest& t, const std::string& s) { t.id.file += s; },
+                            +[](CollectedTest& t, const std::string& s) { t.id.class_name += s; },
+                            +[](CollectedTest& t, const std::string& s) { t.id.method += s; }}) {
+    Inventory inventory;
+    inventory.tests = {make_test("a.py", "x"), make_test("a.py", "y")};
+    change(inventory.tests[0], nul);
+    EXPECT_FALSE(put_in_order(inventory));
+    drop_unidentifiable(inventory);
+    ASSERT_EQ(inventory.tests.size(), 1U);
+    EXPECT_EQ(inventory.tests[0].id.method, "y");
+    ASSERT_EQ(inventory.errors.size(), 1U);
+    EXPECT_THAT(inventory.errors[0].message, HasSubstr("has a NUL character in its name"));
+    EXPECT_EQ(inventory.errors[0].message.find('\0'), std::string::npos);
+  }
+}
+
 TEST(Inventory, IsForOneTorchOneSuiteAndOneDevice) {
   const auto inventory = sample();
   EXPECT_TRUE(check_same_subject(inventory, inventory.environment));
