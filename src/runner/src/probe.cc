@@ -90,6 +90,7 @@ struct Outcome {
   Ended ended;
   std::optional<ProbeFailure> failure;
   bool complete = false;  // `end` was seen
+  bool hung = false;      // killed, having said nothing for too long
 };
 
 // Runs one process to its end and hands every event to `take`.
@@ -107,7 +108,7 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
     return tl::unexpected(std::move(error));
   }
   reaper->remember(worker->pid());
-  const auto give_up = std::chrono::steady_clock::now() + options.limit;
+  auto give_up = std::chrono::steady_clock::now() + options.limit;
   Outcome outcome;
   std::optional<base::Error> broken;
   const auto read = [&](const std::vector<std::string>& lines) {
@@ -133,7 +134,9 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
     worker->watch(descriptors);
     if (options.interrupt_fd >= 0) descriptors.push_back({options.interrupt_fd, POLLIN, 0});
     ::poll(descriptors.data(), descriptors.size(), 50);
-    read(worker->read());
+    const auto lines = worker->read();
+    if (!lines.empty()) give_up = std::chrono::steady_clock::now() + options.limit;
+    read(lines);
     std::vector<std::string> last;
     if (auto ended = worker->ended(last)) {
       read(last);
@@ -143,15 +146,22 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
       return outcome;
     }
     if (take_interrupt(options.interrupt_fd)) return fail(Fault::unavailable, "interrupted");
-    if (std::chrono::steady_clock::now() >= give_up) {
-      return fail(Fault::environment, "the probe under " + setup.python + " did not end within " +
-                                          base::to_human(options.limit));
+    if (!outcome.hung && std::chrono::steady_clock::now() >= give_up) {
+      outcome.hung = true;
+      worker->signal(SIGKILL);
     }
   }
 }
 
-base::Error failure_of(const ProbeSetup& setup, const Outcome& outcome) {
+std::string how_ended(const Outcome& outcome, const CallOptions& options) {
+  if (outcome.hung) return "its process said nothing for " + base::to_human(options.limit);
+  return "its process died: " + base::to_string(outcome.ended.status);
+}
+
+base::Error failure_of(const ProbeSetup& setup, const Outcome& outcome,
+                       const CallOptions& options) {
   std::string why;
+  if (outcome.hung) why = how_ended(outcome, options);
   if (outcome.failure) {
     why = outcome.failure->message.empty() ? outcome.failure->type : outcome.failure->message;
   }
@@ -226,10 +236,9 @@ Result<void> collect_into(Inventory& inventory, const ProbeSetup& setup,
     }
     const auto at = std::find(files.begin(), files.end(), current);
     if (!described || outcome->failure || at == files.end()) {
-      return tl::unexpected(failure_of(setup, *outcome));
+      return tl::unexpected(failure_of(setup, *outcome, options));
     }
-    inventory.errors.push_back({current, "",
-                                "its process died: " + base::to_string(outcome->ended.status),
+    inventory.errors.push_back({current, "", how_ended(*outcome, options),
                                 base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});
     files.erase(at);
     if (files.empty()) return {};
@@ -259,7 +268,7 @@ Result<Environment> read_environment(const ProbeSetup& setup, const CallOptions&
   });
   if (!outcome) return tl::unexpected(outcome.error());
   if (!environment || outcome->failure || !outcome->ended.status.ok()) {
-    return tl::unexpected(failure_of(setup, *outcome));
+    return tl::unexpected(failure_of(setup, *outcome, options));
   }
   return std::move(*environment);
 }

@@ -343,6 +343,21 @@ TEST(Probe, CollectsAroundFilesThatKillTheirProcess) {
   EXPECT_THAT(broken_files(*nothing), testing::ElementsAre("test_dies.py"));
 }
 
+TEST(Probe, CollectsAroundAFileThatHangsItsProcess) {
+  auto setup = fake_probe();
+  setup.suite = {"tree", "/suite", {"test_a.py", "test_hangs.py", "test_z.py"}};
+  // Long enough for an interpreter to start on a busy machine.
+  CallOptions options;
+  options.limit = std::chrono::seconds{10};
+  const auto inventory = collect(setup, options);
+  ASSERT_TRUE(inventory) << inventory.error().message;
+  EXPECT_THAT(nodes(*inventory),
+              testing::ElementsAre("test_a.py::TestX::one", "test_a.py::TestX::two",
+                                   "test_z.py::TestX::one", "test_z.py::TestX::two"));
+  EXPECT_THAT(broken_files(*inventory), testing::ElementsAre("test_hangs.py"));
+  EXPECT_THAT(inventory->errors[0].message, HasSubstr("said nothing for 10"));
+}
+
 TEST(Probe, CollectsFilesOfOneBaseNameInProcessesOfTheirOwn) {
   TemporaryFolder folder;
   auto setup = fake_probe(folder / "log");

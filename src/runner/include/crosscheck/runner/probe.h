@@ -31,15 +31,15 @@ struct ProbeSetup {
 };
 
 struct CallOptions {
-  base::Duration limit = std::chrono::minutes{20};
-  int interrupt_fd = -1;  // readable: stop; `unavailable`
+  base::Duration limit = std::chrono::minutes{20};  // that a process may say nothing
+  int interrupt_fd = -1;                            // readable: stop; `unavailable`
   std::function<void(std::size_t tests)> on_progress;
 };
 
 // Both start processes, one at a time, and wait for them. An interpreter, torch or another module
 // that is missing is an `environment` fault that names it and the command that installs it. Files
-// that do not collect, be it that they kill the process, are errors of the inventory and cost the
-// other files nothing.
+// that do not collect, be it that they kill or hang the process, are errors of the inventory and
+// cost the other files nothing.
 [[nodiscard]] base::Result<Environment> read_environment(const ProbeSetup& setup,
                                                          const CallOptions& options);
 [[nodiscard]] base::Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options);

@@ -162,6 +162,8 @@ def collect(request):
         emit("collecting", file=file)
         if "dies" in file:
             os.kill(os.getpid(), signal.SIGSEGV)
+        if "hangs" in file:
+            misbehave("hang", file)
         if "broken" in file:
             emit(
                 "collect_error",
