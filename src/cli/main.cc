@@ -7,9 +7,12 @@
 #include <exception>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "command.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/nearest.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -55,6 +58,16 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    // CLI11 says of an unknown command only that one is required.
+    if (const auto rest = app.remaining();
+        app.get_subcommands().empty() && !rest.empty() && !rest.front().starts_with('-')) {
+      std::vector<std::string_view> names;
+      for (const auto& [name, add] : commands()) names.push_back(name);
+      report({base::Fault::usage, "there is no command '" + rest.front() + "'",
+              base::suggest(rest.front(), names)},
+             globals);
+      return static_cast<int>(base::ExitCode::usage);
+    }
     // CLI11 has an exit code a kind of error; ours is one: usage.
     return app.exit(error) == 0 ? static_cast<int>(base::ExitCode::ok)
                                 : static_cast<int>(base::ExitCode::usage);

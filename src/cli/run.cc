@@ -70,6 +70,10 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   if (!std::isfinite(options.timeout) || options.timeout <= 0 || options.timeout > 1e7) {
     return fail(Fault::usage, "--timeout: expected seconds above 0");
   }
+  if (!options.junit.empty() && options.junit == options.results) {
+    return fail(Fault::usage, "--junit and --results name one file: " + options.junit,
+                "give each a file of its own");
+  }
   runner::RunRequest request;
   request.selection.quick = options.quick;
   request.selection.patterns = options.patterns;
@@ -171,8 +175,10 @@ const Registration k_registration{
                           "File with exact node ids, one a line");
       command->add_option("--inventory", options.inventory,
                           "What `crosscheck collect` wrote; default: collect first");
-      command->add_option("-j,--jobs", options.jobs,
-                          "Processes at once; default: by cores and memory, at most 4");
+      command
+          ->add_option("-j,--jobs", options.jobs,
+                       "Processes at once; default: by cores and memory, at most 4")
+          ->check(CLI::Range(1, 1024));
       command->add_option("--timeout", options.timeout, "Seconds that one test may take")
           ->capture_default_str();
       command->add_option("--backend", options.backend, "Backend's name; default: the device's");

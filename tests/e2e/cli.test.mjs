@@ -49,8 +49,22 @@ for (const {path, out, leaf} of all) {
 
 test('no command, an unknown one, a wrong level: exit code 2', () => {
   assert.equal(run([]).code, 2);
-  assert.equal(run(['no-such-command']).code, 2);
+  const unknown = run(['no-such-command']);
+  assert.equal(unknown.code, 2);
+  assert.match(unknown.err, /no command 'no-such-command'[^]*use one of allowlist, collect/);
+  assert.match(run(['colect', '--device', 'cpu']).err, /'colect'[^]*did you mean 'collect'/);
   assert.equal(run(['version', '--log-level', 'loud']).code, 2);
+});
+
+test('a number of processes that is none, one file for two outputs: exit code 2', () => {
+  for (const jobs of ['0', '-1', '1.5', 'x', '99999999999999999999', '1025']) {
+    const {code, err} = run(['run', '-j', jobs]);
+    assert.equal(code, 2, jobs);
+    assert.match(err, /--jobs/);
+  }
+  const {code, err} = run(['run', '--junit', 'out', '--results', 'out']);
+  assert.equal(code, 2);
+  assert.match(err, /--junit and --results name one file: out/);
 });
 
 test('--help names the exit codes', () => {
