@@ -23,6 +23,7 @@
 #include "readiness.h"
 #include "render.h"
 #include "text.h"
+#include "turnstile.h"
 
 namespace crosscheck::hud {
 namespace {
@@ -201,6 +202,8 @@ class Hud::Impl {
     }
     const auto& first = route.parts.front();
     if (first == "assets") return asset(request);
+    const auto pass = turnstile_.enter();
+    if (!pass) return too_busy(request, route);
     if (first == "go") return go(request);
     if (first == "badge") return badge_of(request, route);
     const auto now = options_.clock.now();
@@ -215,6 +218,16 @@ class Hud::Impl {
           "lost.");
     }
     return respond(request, route, *page, now);
+  }
+
+  // Nothing of this leaves a trace in the log: whoever asks this often would fill it.
+  Response too_busy(const Request& request, const Route& route) {
+    auto response = respond(request, route,
+                            error_page(503, "Too many pages are being read at once",
+                                       "Try again in a moment."),
+                            options_.clock.now());
+    response.headers.set("Retry-After", "2");
+    return response;
   }
 
   Response not_found(const Request& request) {
@@ -487,6 +500,9 @@ class Hud::Impl {
 
   store::Store& store_;
   HudOptions options_;
+  Turnstile turnstile_{{.inside = options_.readers,
+                        .waiting = options_.waiting_readers,
+                        .patience = std::chrono::seconds{5}}};
   Renderer renderer_;
   Assets assets_;
 };

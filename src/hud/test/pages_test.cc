@@ -821,6 +821,19 @@ TEST(AllowlistPage, ShowsLevelsErrorsAndHistory) {
   EXPECT_EQ(versions[0].at("removed"), (json::array{"L2:", "- org/gone"}));
   EXPECT_EQ(versions[1].at("error"), "list.yaml:3:6: not <YAML>");
   EXPECT_EQ(versions[2].at("added"), json::array{});
+
+TEST_F(Pages, MoreReadersThanMayWaitAreAskedToComeBack) {
+  base::ManualClock clock{k_now};
+  Hud full{**db_, {.clock = clock, .readers = 0, .waiting_readers = 0}};
+  for (const char* url : {"/", "/index.json", "/b/org/one", "/pr/1.json", "/badge/org/one.svg",
+                          "/go?q=1", "/help/metrics"}) {
+    const auto response = full.handle(get_url(url));
+    ASSERT_TRUE(response) << url;
+    EXPECT_EQ(response->status, 503) << url;
+    EXPECT_EQ(response->headers.get("Retry-After"), "2") << url;
+  }
+  EXPECT_EQ(full.handle(get_url("/assets/none.css"))->status, 404);
+  EXPECT_EQ(full.not_found(get_url("/nowhere")).status, 404);
 }
 
 }  // namespace

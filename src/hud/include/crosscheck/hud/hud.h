@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +25,10 @@ struct HudOptions {
   std::string upstream_url = "https://github.com";
   std::string version = {};
   ReadinessTargets readiness = {};
+  // Pages read at once. Fewer than the store's readers and, with those that wait, than the server's
+  // handlers: whoever reads pages does not keep events and reports waiting.
+  std::size_t readers = 2;
+  std::size_t waiting_readers = 8;
   // What the process says of itself on /ops; nothing: the page has what the store knows.
   std::function<Live()> live = {};
 };
@@ -39,8 +44,8 @@ class Hud {
   Hud& operator=(const Hud&) = delete;
 
   // The answer to a request for one of the HUD's paths, nothing for any other path. Methods other
-  // than GET and HEAD are answered 405. A store that cannot be read is a 503 that says so; never a
-  // 500.
+  // than GET and HEAD are answered 405. A store that cannot be read, and more readers than may wait,
+  // are a 503 that says so; never a 500.
   [[nodiscard]] std::optional<net::Response> handle(const net::Request& request);
 
   // 404 as a page, or as JSON for a path that ends in `.json`: for paths that nobody answers.
