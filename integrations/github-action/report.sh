@@ -12,6 +12,8 @@ else
   "$root/scripts/build" release crosscheck
   echo "::endgroup::"
   crosscheck=$root/build/release/bin/crosscheck
+  # The steps that follow call it by its name.
+  echo "${crosscheck%/*}" >>"$GITHUB_PATH"
 fi
 
 arguments=(--json report "$PHASE" --job "$JOB_NAME")

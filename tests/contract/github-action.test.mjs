@@ -2,7 +2,7 @@
 // how it was called.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import test from "node:test";
@@ -77,6 +77,29 @@ test("start and finish call crosscheck report as documented", () => {
   assert.deepEqual(finish.given, ["--json", "report", "finish", "--job", nasty, "--conclusion", "failure",
     "--results", "a b.gz", "--artifact-url", "https://x/y"]);
   assert.equal(finish.answer, "answer=duplicate\n");
+});
+
+test("a runner without crosscheck builds it, and the steps after it find it", () => {
+  const root = mkdtempSync(path.join(tmpdir(), "crosscheck-action-"));
+  const script = (name, text) => {
+    mkdirSync(path.dirname(path.join(root, name)), { recursive: true });
+    writeFileSync(path.join(root, name), `#!/bin/sh\n${text}\n`);
+    chmodSync(path.join(root, name), 0o755);
+  };
+  script("scripts/setup", ":");
+  script("scripts/build", `mkdir -p "${root}/build/release/bin" && mv "${root}/fake" "${root}/build/release/bin/crosscheck"`);
+  script("fake", `printf '{"status":"in_progress","answer":"accepted"}\\n'`);
+  const own = path.join(root, "integrations/github-action");
+  mkdirSync(own, { recursive: true });
+  copyFileSync(path.join(folder, "report.sh"), path.join(own, "report.sh"));
+  const [output, added] = ["output", "path"].map((name) => path.join(root, name));
+  const done = spawnSync("bash", [path.join(own, "report.sh")], { encoding: "utf8",
+    env: { PATH: "/usr/bin:/bin", GITHUB_ACTION_PATH: own, GITHUB_OUTPUT: output, GITHUB_PATH: added,
+      PHASE: "start", JOB_NAME: "a", RESULTS: "", CONCLUSION: "", ARTIFACT_URL: "" } });
+  assert.equal(done.status, 0, done.stderr);
+  assert.equal(readFileSync(output, "utf8"), "answer=accepted\n");
+  assert.equal(readFileSync(added, "utf8"), `${root}/build/release/bin\n`);
+  rmSync(root, { recursive: true });
 });
 
 test("a refusal or a wrong phase turns the step red", () => {
