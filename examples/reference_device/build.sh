@@ -19,12 +19,12 @@ if spec is None:
 print(os.path.dirname(spec.origin))')
 build=$out/build
 stamp=$build/torch
-key="$torch $(cksum <"$torch/version.py")"
+key="$torch $(cat "$torch/version.py" "$0" | cksum)"
 if [ ! -f "$build/build.ninja" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
   rm -rf "$build"
   launcher=
   if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
-  cmake -S "$here" -B "$build" -G Ninja -DREFDEV_OUTPUT="$out" -DCMAKE_PREFIX_PATH="$torch" \
+  cmake -S "$here" -B "$build" -G Ninja -DREFDEV_OUTPUT="$out" -DREFDEV_TORCH="$torch" \
     $launcher >"$out/configure.log" 2>&1 || { cat "$out/configure.log" >&2; exit 1; }
   echo "$key" >"$stamp"
 fi
