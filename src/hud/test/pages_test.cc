@@ -821,6 +821,7 @@ TEST(AllowlistPage, ShowsLevelsErrorsAndHistory) {
   EXPECT_EQ(versions[0].at("removed"), (json::array{"L2:", "- org/gone"}));
   EXPECT_EQ(versions[1].at("error"), "list.yaml:3:6: not <YAML>");
   EXPECT_EQ(versions[2].at("added"), json::array{});
+}
 
 TEST_F(Pages, MoreReadersThanMayWaitAreAskedToComeBack) {
   base::ManualClock clock{k_now};
