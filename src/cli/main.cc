@@ -34,6 +34,19 @@ void report(const base::Error& error, const Globals& globals) {
   }
 }
 
+// What CLI11 calls a missing subcommand where a word is there that is none.
+bool is_unknown_command(const CLI::App& app, const Globals& globals) {
+  const std::vector<std::string> words = app.remaining();
+  if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-'))
+    return false;
+  std::vector<std::string_view> names;
+  for (const auto& [name, add] : commands()) names.emplace_back(name);
+  report({base::Fault::usage, "there is no command '" + words.front() + "'",
+          base::suggest(words.front(), names)},
+         globals);
+  return true;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Tells, with evidence, whether a PyTorch accelerator backend still works.\n"
@@ -43,12 +56,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   Globals globals;
+  app.set_version_flag("--version", "crosscheck " CROSSCHECK_VERSION);
   app.add_flag("--json", globals.json, "Machine-readable output on standard output");
   app.add_option(
       "--db", globals.db,
       "The store: a SQLite file, or postgresql://… (default: $CROSSCHECK_DB, `db` in the "
       "settings file, or .crosscheck/crosscheck.db)");
-  app.add_option("--settings", globals.settings_file, "Settings file (YAML)")
+  app.add_option("--settings", globals.settings_file,
+                 "Settings file (YAML; default: crosscheck.settings.yaml, where there is one)")
       ->envname("CROSSCHECK_SETTINGS");
   app.add_option("--log-level", globals.log_level, "debug, info, warning, error or off")
       ->envname("CROSSCHECK_LOG_LEVEL")
@@ -58,17 +73,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 says of an unknown command only that one is required.
-    if (const auto rest = app.remaining();
-        app.get_subcommands().empty() && !rest.empty() && !rest.front().starts_with('-')) {
-      std::vector<std::string_view> names;
-      for (const auto& [name, add] : commands()) names.push_back(name);
-      report({base::Fault::usage, "there is no command '" + rest.front() + "'",
-              base::suggest(rest.front(), names)},
-             globals);
-      return static_cast<int>(base::ExitCode::usage);
-    }
     // CLI11 has an exit code a kind of error; ours is one: usage.
+    if (is_unknown_command(app, globals)) return static_cast<int>(base::ExitCode::usage);
     return app.exit(error) == 0 ? static_cast<int>(base::ExitCode::ok)
                                 : static_cast<int>(base::ExitCode::usage);
   }

@@ -74,6 +74,7 @@ test('--help names the exit codes', () => {
 
 test('version, for people and machines', () => {
   assert.match(run(['version']).out, /^crosscheck \d+\.\d+\.\d+\n$/);
+  assert.deepEqual(run(['--version']), run(['version']));
   assert.match(JSON.parse(run(['version', '--json']).out).version, /^\d+\.\d+\.\d+$/);
 });
 
