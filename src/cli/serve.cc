@@ -147,8 +147,7 @@ Result<std::unique_ptr<relay::TextSource>> text_source(const std::string& file,
   return relay::github_source(url, std::move(*address), std::move(reader), limit);
 }
 
-std::string url_of(const Settings& settings, const std::string& host, std::uint16_t port) {
-  if (!settings.public_url.empty()) return settings.public_url;
+std::string local_url(const Settings& settings, const std::string& host, std::uint16_t port) {
   std::string name = host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
   if (name.find(':') != std::string::npos) name = "[" + name + "]";
   return (settings.tls_certificate.empty() ? "http://" : "https://") + name + ":" +
@@ -513,7 +512,8 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
         return relay::refuse({Fault::unavailable, "the server could not start"}, "serve");
       });
   if (!server) return tl::unexpected(server.error());
-  const std::string url = url_of(settings, address->host, (*server)->port());
+  const std::string here = local_url(settings, address->host, (*server)->port());
+  const std::string url = settings.public_url.empty() ? here : settings.public_url;
   App app{**store,          clock, allowlist, std::move(client), std::move(*github_app), settings,
           loaded->digest(), url};
   if (auto opened = app.open(options.local, options.shadow, issuers_given); !opened) {
@@ -523,9 +523,10 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
   }
   promise.set_value(&app);
 
-  log::info(
-      "listening on " + url,
-      {{"db", store::redact(settings.db)}, {"local", options.local}, {"shadow", options.shadow}});
+  log::info("listening on " + here, {{"url", url},
+                                     {"db", store::redact(settings.db)},
+                                     {"local", options.local},
+                                     {"shadow", options.shadow}});
   if (globals.json) {
     const boost::json::object line{{"url", url}, {"pid", ::getpid()}};
     std::printf("%s\n", boost::json::serialize(line).c_str());
