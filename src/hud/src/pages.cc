@@ -670,7 +670,10 @@ Page job_page(const JobPage& job, const PageContext& context) {
         {"digest", combination.digest().substr(0, 16)}};
   }
   json::array clusters;
+  const auto* counts = job.run ? &job.run->counts : nullptr;
+  auto other_errors = counts != nullptr ? counts->failures() + counts->faults() : 0;
   for (const auto& cluster : job.clusters) {
+    other_errors -= cluster.tests;
     std::string kind{to_string(cluster.kind)};
     std::ranges::replace(kind, '_', ' ');
     clusters.push_back(json::object{{"tests", count_of(cluster.tests, "test")},
@@ -762,6 +765,7 @@ Page job_page(const JobPage& job, const PageContext& context) {
       {"run", std::move(run)},
       {"clusters", std::move(clusters)},
       {"many_clusters", job.clusters.size() > 1},
+      {"other_errors", other_errors > 0 ? json::value(count_of(other_errors, "test")) : false},
       {"tabs", std::move(outcomes_shown)},
       {"outcome", job.filter.outcome_name()},
       {"q", job.filter.q},

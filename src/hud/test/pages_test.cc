@@ -735,6 +735,27 @@ TEST(Word, AVerdictAndFailedTestsAreShownAsTheDownstreams) {
   EXPECT_THAT(bare, Not(HasSubstr("Failed tests that it names")));
 }
 
+TEST(JobPage, CountsStandBeforeTheErrorsAndErrorsThatAreLeftOutAreSaid) {
+  TempDb db;
+  Seed seed{*db};
+  std::vector<base::TestResult> tests;
+  for (int i = 0; i < 12; ++i)
+    tests.push_back(Seed::test("test_x", fmt::format("op{}", i), "float32", base::Outcome::failed,
+                               base::FailureKind::assertion, fmt::format("{} is wrong", i)));
+  seed.run(Seed::run_of("r", std::move(tests)), "many");
+  const SeedJob job{.delivery_id = "n",
+                    .event_type = "nightly",
+                    .repo = "a/b",
+                    .head_sha = "abcdef0123456789",
+                    .conclusion = "failure",
+                    .digest = "many"};
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock}};
+  const auto body = hud.handle(get("/job/" + std::to_string(seed.job(job))))->body;
+  EXPECT_LT(body.find("id=\"counts\""), body.find("id=\"errors\""));
+  EXPECT_THAT(body, HasSubstr("and <b>4 tests</b> with other errors, below"));
+}
+
 TEST(Engines, GiveTheSameAnswers) {
   TempDb sqlite;
   auto postgres = store::open(store::testing::Postgres::shared().make_database());
