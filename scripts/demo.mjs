@@ -1,5 +1,5 @@
 // Starts `crosscheck serve --local` with the demo's backend, sends it one event, and says where the result appears and when
-// it is there. SIGINT or SIGTERM ends all of it.
+// it is there. SIGINT, SIGTERM or SIGHUP ends it all.
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {mkdirSync, openSync, readFileSync} from 'node:fs';
@@ -55,13 +55,14 @@ const server = spawn(
   },
 );
 let stopping = false;
-for (const signal of ['SIGINT', 'SIGTERM']) {
+// SIGHUP: the terminal was closed, and nobody is left to read.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.on(signal, () => {
     // Once: told twice, the server would end at once and leave its jobs behind.
     if (stopping) return;
     stopping = true;
-    console.log('\nstopping; what runs has a few seconds to end…');
     server.kill('SIGTERM');
+    if (signal !== 'SIGHUP') console.log('\nstopping; what runs has a few seconds to end…');
   });
 }
 server.on('error', (error) => {
