@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "crosscheck/test/temporary_folder.h"
+#include "crosscheck/base/temporary_folder.h"
 
 namespace crosscheck::base {
 namespace {

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "crosscheck/test/temporary_folder.h"
+#include "crosscheck/base/temporary_folder.h"
 
 namespace crosscheck::base {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "crosscheck/base/file.h"
-#include "crosscheck/test/temporary_folder.h"
+#include "crosscheck/base/temporary_folder.h"
 
 namespace crosscheck::cli {
 namespace {

@@ -15,9 +15,9 @@
 #include "../../store/test/postgres_fixture.h"
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/hud/hud.h"
 #include "crosscheck/store/faulty_store.h"
-#include "crosscheck/test/temporary_folder.h"
 #include "seed.h"
 
 namespace crosscheck::hud::test {

@@ -13,6 +13,7 @@
 #include "../../store/test/postgres_fixture.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/github/webhook.h"
 #include "crosscheck/net/http.h"
 #include "crosscheck/relay/allowlist_file.h"
@@ -21,7 +22,6 @@
 #include "crosscheck/relay/intake.h"
 #include "crosscheck/relay/target.h"
 #include "crosscheck/store/store.h"
-#include "crosscheck/test/temporary_folder.h"
 
 // What the relay's tests share: a real store (SQLite, or either engine by parameter) and allowlist
 // file in a temporary folder, a clock that is moved by hand, events as GitHub sends them, a target

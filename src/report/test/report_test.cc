@@ -12,7 +12,7 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
-#include "crosscheck/test/temporary_folder.h"
+#include "crosscheck/base/temporary_folder.h"
 
 namespace crosscheck::report {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/runner/probe.h"
-#include "crosscheck/test/temporary_folder.h"
 
 namespace crosscheck::runner {
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/store/faulty_store.h"
 #include "crosscheck/store/store.h"
-#include "crosscheck/test/temporary_folder.h"
 #include "postgres_fixture.h"
 
 #define ASSERT_OK(expression) ASSERT_TRUE(is_ok(expression))
