@@ -130,6 +130,7 @@ base::Result<ExitCode> run(const Globals& globals, const Options& options, bool 
     const auto body =
         report::callback_body(*job, clock.now(), finish ? std::optional{completion} : std::nullopt);
     std::printf("%s", base::pretty_json(body).c_str());
+    if (unread) return tl::unexpected(*unread);
     return ExitCode::ok;
   }
   const auto client = net::Client::create();

@@ -1,7 +1,8 @@
 // The command line as documented: help with an example everywhere, one table of exit codes.
 import assert from 'node:assert/strict';
+import {join} from 'node:path';
 import {test} from 'node:test';
-import {run} from './harness.mjs';
+import {run, temporaryFolder, write} from './harness.mjs';
 
 function subcommands(path) {
   const {code, out} = run([...path, '--help']);
@@ -82,4 +83,31 @@ test('output that cannot be written is exit code 4', () => {
   const {code, err} = run(['version'], {stdout: '/dev/full'});
   assert.equal(code, 4);
   assert.match(err, /standard output/);
+});
+
+test('report finish --dry-run names results that cannot be read', (t) => {
+  const folder = temporaryFolder(t);
+  const file = write(folder, 'results.jsonl.gz', 'no gzip');
+  const event = write(
+    folder,
+    'event.json',
+    JSON.stringify({
+      client_payload: {event_type: 'pull_request', delivery_id: 'd', payload: {action: 'opened'}},
+    }),
+  );
+  const env = {
+    GITHUB_EVENT_PATH: event,
+    GITHUB_WORKFLOW: 'CI',
+    GITHUB_JOB: 'test',
+    GITHUB_RUN_ID: '1',
+    GITHUB_RUN_ATTEMPT: '1',
+    GITHUB_REPOSITORY: 'org/repo',
+    GITHUB_SERVER_URL: 'https://github.com',
+  };
+  for (const results of [file, join(folder, 'missing'), folder]) {
+    const done = run(['report', 'finish', '--dry-run', '--results', results], {env});
+    assert.ok([3, 4].includes(done.code), `${results}: ${done.code}`);
+    assert.match(JSON.parse(done.out).workflow.conclusion, /^failure$/);
+    assert.ok(done.err.includes(results), done.err);
+  }
 });

@@ -179,8 +179,11 @@ test('a disk that is full while the server runs: events are refused whole', {ski
   });
   assert.equal(refused.status, 503);
   assert.ok(refused.answer.detail.length > 10);
+  const ready = async () => (await fetch(`${url}/readyz`)).status;
+  await eventually('it is not ready', async () => (await ready()) === 503);
   writeFileSync(join(folder, 'free'), 'now\n');
   await line(/^free$/m);
+  await eventually('it is ready again', async () => (await ready()) === 200);
   const again = await send(url, {body: pullRequest(), secret, delivery: refused.delivery});
   assert.equal(again.status, 202);
   await eventually('everything accepted is dispatched', () =>

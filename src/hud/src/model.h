@@ -39,7 +39,7 @@ struct Job {
   std::string job_name = {};
   std::string workflow = {};  // downstream's word
   State state = State::no_data;
-  std::string conclusion = {};    // as reported; empty while it runs
+  std::string conclusion = {};    // whoever gave it; empty while it runs
   std::string concluded_by = {};  // downstream, relay
   bool completed_first = false;
   base::Time first_seen_at{};
@@ -55,6 +55,14 @@ struct Job {
   std::optional<base::OutcomeCounts> counts = {};  // of the stored results
 
   [[nodiscard]] base::Time newest_at() const { return completed_at.value_or(first_seen_at); }
+  // The conclusion, where the relay ended a job that went silent or was stopped; else empty.
+  [[nodiscard]] std::string relay_conclusion() const {
+    return concluded_by == "relay" ? conclusion : std::string{};
+  }
+  // The conclusion, where the downstream said it; else empty.
+  [[nodiscard]] std::string word_conclusion() const {
+    return concluded_by == "relay" ? std::string{} : conclusion;
+  }
 };
 
 // A job is a backend, a commit, a workflow and a job name; everything that ran under that name on

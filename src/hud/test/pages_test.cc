@@ -674,6 +674,17 @@ TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
   EXPECT_THAT(body(silent), HasSubstr("stopped reporting and was ended by the relay"));
   EXPECT_THAT(body(silent), HasSubstr("the backend reported by itself"));
   EXPECT_THAT(body(silent), HasSubstr("No test results were uploaded"));
+  EXPECT_THAT(body(silent), HasSubstr("said by: relay (timed_out)"));
+  EXPECT_THAT(body(silent), HasSubstr("<dt>Conclusion</dt><dd>none</dd>"));
+  EXPECT_THAT(body(lies), HasSubstr("<dt>Conclusion</dt><dd>success</dd>"));
+  const auto twin = [&](std::int64_t id) {
+    return base::parse_json(hud.handle(get("/job/" + std::to_string(id) + ".json"))->body, "twin")
+        .value();
+  };
+  EXPECT_EQ(twin(silent).at_pointer("/job/established/conclusion"), "timed_out");
+  EXPECT_TRUE(twin(silent).at_pointer("/job/word/conclusion").is_null());
+  EXPECT_TRUE(twin(lies).at_pointer("/job/established/conclusion").is_null());
+  EXPECT_EQ(twin(lies).at_pointer("/job/word/conclusion"), "success");
 }
 
 TEST(Word, AVerdictAndFailedTestsAreShownAsTheDownstreams) {
