@@ -681,10 +681,10 @@ TEST(Word, IsShownApartFromWhatTheRelayEstablished) {
     return base::parse_json(hud.handle(get("/job/" + std::to_string(id) + ".json"))->body, "twin")
         .value();
   };
-  EXPECT_EQ(twin(silent).at_pointer("/job/established/conclusion"), "timed_out");
-  EXPECT_TRUE(twin(silent).at_pointer("/job/word/conclusion").is_null());
-  EXPECT_TRUE(twin(lies).at_pointer("/job/established/conclusion").is_null());
-  EXPECT_EQ(twin(lies).at_pointer("/job/word/conclusion"), "success");
+  EXPECT_EQ(twin(silent).at_pointer("/established/conclusion"), "timed_out");
+  EXPECT_TRUE(twin(silent).at_pointer("/word/conclusion").is_null());
+  EXPECT_TRUE(twin(lies).at_pointer("/established/conclusion").is_null());
+  EXPECT_EQ(twin(lies).at_pointer("/word/conclusion"), "success");
 }
 
 TEST(Word, AVerdictAndFailedTestsAreShownAsTheDownstreams) {
