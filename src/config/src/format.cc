@@ -54,10 +54,18 @@ std::size_t content_of(std::string_view line) {
 class Formatter {
  public:
   explicit Formatter(const Document& document)
-      : document_{document}, source_{document.source()}, lines_(document.lines() + 1) {}
+      : document_{document},
+        source_{document.source()},
+        lines_(document.lines() + 1),
+        below_(lines_.size()) {}
 
   std::string run() {
     place(document_.root(), 0);
+    std::size_t below = lines_.size();
+    for (std::size_t number = lines_.size(); number-- > 0;) {
+      below_[number] = below;
+      if (lines_[number].is == Line::Is::structure) below = number;
+    }
     std::string out;
     bool empty = false;
     for (std::size_t number = 1; number < lines_.size(); ++number) {
@@ -235,12 +243,8 @@ class Formatter {
   }
   [[nodiscard]] std::size_t comment_indent(std::size_t number, std::size_t from) const {
     std::vector<Level> levels = levels_;
-    for (std::size_t below = number + 1; below < lines_.size(); ++below) {
-      if (lines_[below].is != Line::Is::structure) continue;
-      const std::string_view line = text(below);
-      levels.push_back({indent_of(line), lines_[below].indent});
-      break;
-    }
+    if (const std::size_t below = below_[number]; below < lines_.size())
+      levels.push_back({indent_of(text(below)), lines_[below].indent});
     const Level* near = nullptr;
     for (const Level& level : levels)
       if (level.from <= from && (!near || level.from >= near->from)) near = &level;
@@ -255,6 +259,7 @@ class Formatter {
   const Document& document_;
   std::string_view source_;
   std::vector<Line> lines_;
+  std::vector<std::size_t> below_;  // the next line that begins with a key or an item
   std::vector<Level> levels_;
 };
 

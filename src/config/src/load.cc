@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -48,6 +49,17 @@ std::vector<std::string> texts(Node list) {
     if (const auto text = text_of(item); !text.empty()) all.emplace_back(text);
   });
   return all;
+}
+
+// By place; files in the order that `files` gives them.
+void put_in_order(std::vector<Finding>& findings, const std::map<std::string, std::size_t>& files) {
+  const auto key = [&](const Finding& finding) {
+    const auto file = files.find(finding.place.file);
+    return std::tuple{file == files.end() ? files.size() : file->second, finding.place.line,
+                      finding.place.column};
+  };
+  std::stable_sort(findings.begin(), findings.end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
 }
 
 // Makes a Config of one document; what is of the wrong type has been reported and is left out.
@@ -360,6 +372,9 @@ class Joiner {
     }
     for (const FileEntry& file : whole_.files) check_entries(file);
     check_supported();
+    std::map<std::string, std::size_t> order;
+    for (const auto& document : whole_.documents) order.emplace(document->name(), order.size());
+    put_in_order(findings_, order);
     Loaded loaded;
     loaded.config = std::move(whole_);
     loaded.findings = std::move(findings_);
@@ -464,6 +479,8 @@ class Joiner {
             "keep one", {a.name->node});
         return true;
       }
+      // With other edits, each adds variants of its own.
+      if (!same_value(a.entry->edits.node, b.entry->edits.node)) return false;
       if (a.entry->rationale && b.entry->rationale &&
           a.entry->rationale->reason != b.entry->rationale->reason) {
         add(FindingKind::contradiction, b.name->node,
@@ -473,8 +490,6 @@ class Joiner {
             "keep one", {a.name->node});
         return true;
       }
-      // With other edits, each adds variants of its own.
-      if (!same_value(a.entry->edits.node, b.entry->edits.node)) return false;
       // Two files that agree may both say so.
       if (part_of(a.name->node) != part_of(b.name->node) && joining_ == Joining::separate)
         return false;
@@ -561,12 +576,7 @@ class Loader {
       findings_.insert(findings_.end(), std::make_move_iterator(loaded.findings.begin()),
                        std::make_move_iterator(loaded.findings.end()));
     }
-    std::stable_sort(findings_.begin(), findings_.end(), [&](const Finding& a, const Finding& b) {
-      const auto key = [&](const Finding& f) {
-        return std::tuple{order_[f.place.file], f.place.line, f.place.column};
-      };
-      return key(a) < key(b);
-    });
+    put_in_order(findings_, order_);
     loaded.findings = std::move(findings_);
     if (loaded.findings.size() > k_finding_limit) {
       const Place last = loaded.findings[k_finding_limit - 1].place;

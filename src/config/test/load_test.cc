@@ -158,6 +158,15 @@ const std::vector<Case>& cases() {
            suite("    - {names: [A::t], edits: {ops: {include: [{name: add}]}}}\n"
                  "    - {names: [A::t], edits: {ops: {include: [{name: mul}]}}}\n"),
            {}},
+      Case{"with a reason for each variant",
+           suite("    - {names: [A::t], mode: skip, edits: {ops: {include: [{name: add}]}},"
+                 " rationale: {reason: crash}}\n"
+                 "    - {names: [A::t], mode: skip, rationale: {reason: timeout}}\n"),
+           {}},
+      Case{"for another reason",
+           suite("    - {names: [A::t], mode: skip, rationale: {reason: crash}}\n"
+                 "    - {names: [A::t], mode: skip, rationale: {reason: timeout}}\n"),
+           {"contradiction 6:16 5:16"}},
       Case{"a name and a pattern for it",
            suite("    - names: ['A::.*']\n    - {names: [A::t], mode: skip}\n"),
            {}},
