@@ -222,10 +222,10 @@ class Hud::Impl {
 
   // Nothing of this leaves a trace in the log: whoever asks this often would fill it.
   Response too_busy(const Request& request, const Route& route) {
-    auto response = respond(request, route,
-                            error_page(503, "Too many pages are being read at once",
-                                       "Try again in a moment."),
-                            options_.clock.now());
+    auto response =
+        respond(request, route,
+                error_page(503, "Too many pages are being read at once", "Try again in a moment."),
+                options_.clock.now());
     response.headers.set("Retry-After", "2");
     return response;
   }

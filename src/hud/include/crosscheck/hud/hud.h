@@ -44,8 +44,8 @@ class Hud {
   Hud& operator=(const Hud&) = delete;
 
   // The answer to a request for one of the HUD's paths, nothing for any other path. Methods other
-  // than GET and HEAD are answered 405. A store that cannot be read, and more readers than may wait,
-  // are a 503 that says so; never a 500.
+  // than GET and HEAD are answered 405. A store that cannot be read, and more readers than may
+  // wait, are a 503 that says so; never a 500.
   [[nodiscard]] std::optional<net::Response> handle(const net::Request& request);
 
   // 404 as a page, or as JSON for a path that ends in `.json`: for paths that nobody answers.
