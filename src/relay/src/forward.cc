@@ -43,9 +43,8 @@ class Forwards final : public Outgoing {
     return parcel;
   }
 
-  [[nodiscard]] Result<void> follow_up(store::Tx& tx, std::int64_t id, const Answer& answer,
+  [[nodiscard]] Result<void> follow_up(store::Tx& tx, std::int64_t id, const Answer& /*answer*/,
                                        Time /*now*/) override {
-    if (answer.kind != Answer::Kind::sent) return {};
     auto done = tx.execute("UPDATE forwards SET body = NULL WHERE id = $1", {id});
     if (!done) return tl::unexpected(done.error());
     return {};

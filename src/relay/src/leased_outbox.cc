@@ -135,8 +135,6 @@ Result<void> LeasedOutbox::State::record(store::Tx& tx, const std::vector<Comple
     const Next& n = next[i];
     if (n.state == DispatchState::sent) {
       sent.push_back(batch[i].id);
-      if (auto done = outgoing->follow_up(tx, batch[i].id, batch[i].answer, now); !done)
-        return done;
       continue;
     }
     auto changed =
@@ -155,14 +153,24 @@ Result<void> LeasedOutbox::State::record(store::Tx& tx, const std::vector<Comple
         !done)
       return tl::unexpected(done.error());
   }
-  return for_each_list(sent, {now, owner}, [&](const std::string& ids, const auto& parameters) {
-    return tx.execute("UPDATE " + table.name +
-                          " SET state = 'sent', not_before = $1, last_error = NULL, "
-                          "sent_at = $1, lease_owner = NULL, lease_until = NULL "
-                          "WHERE lease_owner = $2 AND state = 'sending' AND id IN (" +
-                          ids + ")",
-                      parameters);
-  });
+  std::set<std::int64_t> recorded;
+  auto done = for_each_list(
+      sent, {now, owner}, [&](const std::string& ids, const auto& parameters) -> Result<void> {
+        auto rows = tx.query("UPDATE " + table.name +
+                                 " SET state = 'sent', not_before = $1, last_error = NULL, "
+                                 "sent_at = $1, lease_owner = NULL, lease_until = NULL "
+                                 "WHERE lease_owner = $2 AND state = 'sending' AND id IN (" +
+                                 ids + ") RETURNING id",
+                             parameters);
+        if (!rows) return tl::unexpected(rows.error());
+        for (const auto& row : *rows) recorded.insert(row.integer(0));
+        return {};
+      });
+  if (!done) return done;
+  for (const Completed& c : batch)
+    if (recorded.contains(c.id))
+      if (done = outgoing->follow_up(tx, c.id, c.answer, now); !done) return done;
+  return {};
 }
 
 // Ends the leases of processes that no longer run here.

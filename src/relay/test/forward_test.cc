@@ -158,6 +158,27 @@ TEST_P(ForwarderTest, WhatDiedIsSentAgainWhenAPersonSaysSo) {
   EXPECT_EQ(arm("d-1"), 0);
 }
 
+// Stopped for so long that its lease has ended, a process says what came of its call.
+TEST_P(ForwarderTest, WhatAnotherProcessTookOverKeepsItsBody) {
+  report(1, R"({"n":1})");
+  ScriptedClient their_client{[](const auto&) { return net::Response{503, {}, ""}; }};
+  Forwarder other{*store_, clock_, their_client, {"https://hud.test/api/crcr/results", "a key"}};
+  answer_ = [&] {
+    clock_.advance(121s);
+    EXPECT_TRUE(other.step());
+    EXPECT_TRUE(other.step());
+    return net::Response{200, {}, ""};
+  };
+  run();
+  EXPECT_EQ(count("forwards WHERE state = 'pending' AND body IS NOT NULL"), 1);
+  their_client.set_answer([](const auto&) { return net::Response{200, {}, ""}; });
+  clock_.advance(1min);
+  EXPECT_TRUE(other.step());
+  EXPECT_TRUE(other.step());
+  EXPECT_THAT(their_client.requests().back().body, HasSubstr(R"({"n":1})"));
+  EXPECT_THAT(stored(), ElementsAre("1|sent"));
+}
+
 TEST_P(ForwarderTest, TheRelaysOwnConclusionIsForwardedInTheDownstreamsForm) {
   EXPECT_TRUE(store_->write([&](store::Tx& tx) {
     auto what = reported(true);

@@ -43,7 +43,8 @@ class Outgoing {
   // one thread; may run more than once.
   [[nodiscard]] virtual base::Result<Parcel> load(store::Tx& tx, std::int64_t id, int attempt,
                                                   const store::Row& row, std::size_t first) = 0;
-  // Writes what follows from an answer, in the transaction that records it. May run more than once.
+  // Writes what follows from the answer to a row that was sent, in the transaction that records it,
+  // unless another process has taken the row over. May run more than once.
   [[nodiscard]] virtual base::Result<void> follow_up(store::Tx& tx, std::int64_t id,
                                                      const Answer& answer, base::Time now);
   // How many more can leave at this moment.
