@@ -163,6 +163,8 @@ Result<ExitCode> run_prune(const Globals& globals, bool dry_run) {
   const std::array lines{
       Line{"bodies", pruned->bodies, settings.retention_bodies_days},
       Line{"reports", pruned->reports, settings.retention_bodies_days},
+      Line{"calls", pruned->calls, settings.retention_bodies_days},
+      Line{"forwards", pruned->forwards, settings.retention_bodies_days},
       Line{"log_files", pruned->log_files, settings.retention_logs_days},
       Line{"result_files", pruned->result_files, settings.retention_results_days},
       Line{"test_results", pruned->test_results, settings.retention_results_days},

@@ -209,6 +209,16 @@ for (const engine of ['sqlite', 'postgresql']) {
       );
     job('old', now - 60 * DAY_US);
     job('new', now);
+    const call = (says, state) =>
+      update(
+        `INSERT INTO github_calls (kind, delivery, repo_key, repo, subject, says, order_key, payload, state, not_before, created_at) VALUES ('create_check_run', ${first}, 'a/b', 'a/b', 's', '${says}', 'o', '{"status":"x"}', '${state}', ${now + DAY_US}, ${now - 60 * DAY_US})`,
+      );
+    for (const state of ['sent', 'dead', 'withdrawn', 'pending']) {
+      call(state, state);
+      update(
+        `INSERT INTO forwards (job, delivery_id, repo_key, repo, body, state, not_before, created_at) VALUES ((SELECT MIN(id) FROM jobs), 'old', 'a/b', 'a/b', 'x', '${state}', ${now + DAY_US}, ${now - 60 * DAY_US})`,
+      );
+    }
     const log = join(served, 'state/jobs/old.log');
     writeFileSync(log, 'an old log');
     utimesSync(log, 1, 1);
@@ -221,6 +231,8 @@ for (const engine of ['sqlite', 'postgresql']) {
     const expected = {
       bodies: 2,
       reports: 1,
+      calls: 3,
+      forwards: 3,
       log_files: 1,
       result_files: 1,
       test_results: 1,
@@ -233,6 +245,10 @@ for (const engine of ['sqlite', 'postgresql']) {
     update(`UPDATE dispatches SET state = 'pending', not_before = ${now + DAY_US} WHERE delivery = ${second}`);
     assert.equal(prune('--dry-run').bodies, 1);
     assert.deepEqual(prune(), {dry_run: false, ...expected, bodies: 1});
+    assert.deepEqual(sql(db, "SELECT state FROM github_calls WHERE payload <> '{}'"), [['pending']]);
+    assert.deepEqual(sql(db, 'SELECT state FROM forwards'), [['pending']]);
+    const replayed = run(['relay', 'replay', '--all-dead', '--json', '--db', db]);
+    assert.deepEqual(JSON.parse(replayed.out), {armed: 0, left: 1}, 'its content is gone');
     assert.equal(prune().bodies, 0);
     update(`UPDATE dispatches SET state = 'sent' WHERE delivery = ${second}`);
     assert.equal(prune().bodies, 1);

@@ -92,7 +92,8 @@ Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
       "c.attempts, c.uncertain, c.last_error, c.created_at, "
       // A later state of the same check run makes it pointless: as the relay has it.
       "CASE WHEN c.kind = 'create_check_run' AND EXISTS (SELECT 1 FROM github_calls n WHERE "
-      "n.subject = c.subject AND n.id > c.id) THEN 1 ELSE 0 END FROM github_calls c "
+      "n.subject = c.subject AND n.id > c.id) THEN 'superseded' WHEN c.payload = '{}' THEN "
+      "'past retention' ELSE '' END FROM github_calls c "
       "JOIN deliveries d ON d.id = c.delivery WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
       {k_ops_rows});
   if (!rows) return tl::unexpected(rows.error());
@@ -110,7 +111,7 @@ Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
                                 .uncertain = row.integer(9) != 0,
                                 .reason = name_of(row.optional_text(10)),
                                 .created_at = row.time(11),
-                                .not_replayable = row.integer(12) != 0 ? "superseded" : ""});
+                                .not_replayable = row.text(12)});
   return {};
 }
 
@@ -145,8 +146,8 @@ Result<void> read_kept_back(store::Tx& tx, Ops& ops) {
 
 Result<void> read_timed_out(store::Tx& tx, Ops& ops, Time now) {
   constexpr std::string_view k_where =
-      " FROM jobs WHERE first_seen_at >= $1 AND state = 'completed' AND "
-      "conclusion = 'timed_out' AND concluded_by = 'relay'";
+      " FROM jobs WHERE first_seen_at >= $1 AND concluded_by = 'relay' AND "
+      "conclusion = 'timed_out'";
   auto count = tx.query("SELECT COUNT(*)" + std::string{k_where}, {now - k_window});
   if (!count) return tl::unexpected(count.error());
   ops.timed_out = count->front().integer(0);

@@ -211,7 +211,7 @@ Result<std::int64_t> arm_calls_again(store::Tx& tx, std::string_view condition,
                                      const store::Parameter& value, base::Time now) {
   auto armed = tx.execute(
       fmt::format("UPDATE github_calls SET state = 'pending', uncertain = 0, not_before = $2, "
-                  "created_at = $2 WHERE state = 'dead' AND {} AND NOT ({})",
+                  "created_at = $2 WHERE state = 'dead' AND payload <> '{{}}' AND {} AND NOT ({})",
                   condition, k_outdated),
       {value, now});
   if (armed && *armed > 0) tx.notify(k_call_channel);

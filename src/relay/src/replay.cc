@@ -40,7 +40,7 @@ Result<Selection> select(store::Tx& tx, const ReplayWhat& what) {
 }
 
 Result<void> refuse_call(store::Tx& tx, std::int64_t id) {
-  auto rows = tx.query("SELECT state, repo FROM github_calls WHERE id = $1", {id});
+  auto rows = tx.query("SELECT state, repo, payload FROM github_calls WHERE id = $1", {id});
   if (!rows) return tl::unexpected(rows.error());
   const std::string name = "call " + std::to_string(id);
   if (rows->empty()) return base::fail(Fault::not_found, "there is no " + name);
@@ -48,6 +48,8 @@ Result<void> refuse_call(store::Tx& tx, std::int64_t id) {
   if (row.text(0) != "dead")
     return base::fail(Fault::conflict, name + " for " + row.text(1) + " is " + row.text(0),
                       "only dead calls are replayed");
+  if (row.text(2) == "{}")
+    return base::fail(Fault::conflict, name + " for " + row.text(1) + ": it is past its retention");
   return base::fail(Fault::conflict, name + " for " + row.text(1) + " was replaced by a newer one");
 }
 

@@ -35,6 +35,7 @@ struct Kind {
   std::int64_t batch = k_batch;
 };
 
+// Where there is an index by age, a state is excluded, not named: SQLite would look by state.
 constexpr std::array k_kinds{
     // What waits to be sent, or is being sent, keeps what it is made of.
     Kind{&Retention::bodies_days, &Pruned::bodies, "deliveries",
@@ -42,8 +43,14 @@ constexpr std::array k_kinds{
          "x.delivery = deliveries.id AND x.state IN ('pending', 'sending'))",
          "id", "body = NULL"},
     Kind{&Retention::bodies_days, &Pruned::reports, "jobs",
-         "first_seen_at < $1 AND state = 'completed' AND word_body <> '{}'", "id",
+         "first_seen_at < $1 AND state <> 'in_progress' AND word_body <> '{}'", "id",
          "word_body = '{}'"},
+    // The row stays: what was said is not said again.
+    Kind{&Retention::bodies_days, &Pruned::calls, "github_calls",
+         "created_at < $1 AND state NOT IN ('pending', 'sending') AND payload <> '{}'", "id",
+         "payload = '{}'"},
+    Kind{&Retention::bodies_days, &Pruned::forwards, "forwards",
+         "created_at < $1 AND state IN ('sent', 'dead', 'withdrawn')"},
     Kind{&Retention::results_days,
          &Pruned::result_files,
          "result_files",
@@ -113,8 +120,8 @@ Result<std::int64_t> prune_logs(const fs::path& folder, Time before, DryRun dry_
 }  // namespace
 
 std::int64_t Pruned::total() const {
-  return bodies + reports + log_files + result_files + test_results + events + audit_entries +
-         tokens;
+  return bodies + reports + calls + forwards + log_files + result_files + test_results + events +
+         audit_entries + tokens;
 }
 
 Result<Pruned> prune(store::Store& store, const Retention& retention, Time now, DryRun dry_run,
@@ -175,6 +182,8 @@ void DailyPrune::run() {
           if (pruned->total() > 0)
             log::info("prune", {{"bodies", pruned->bodies},
                                 {"reports", pruned->reports},
+                                {"calls", pruned->calls},
+                                {"forwards", pruned->forwards},
                                 {"log_files", pruned->log_files},
                                 {"result_files", pruned->result_files},
                                 {"test_results", pruned->test_results},

@@ -16,16 +16,18 @@ namespace crosscheck::relay {
 // For how many days what is kept; 0: for ever. The rows of events, dispatches, jobs and runs stay,
 // with their counts.
 struct Retention {
-  std::int64_t bodies_days = 30;    // of events and reports, as they came
-  std::int64_t logs_days = 30;      // of local jobs: files in `logs`
+  std::int64_t bodies_days = 30;  // of events and reports, as they came and as they were passed on
+  std::int64_t logs_days = 30;    // of local jobs: files in `logs`
   std::int64_t results_days = 180;  // uploaded files, and each test's outcome
   std::int64_t events_days = 365;   // who sent an event and its title; the audit log; dead tokens
   std::filesystem::path logs = {};  // empty: none
 };
 
 struct Pruned {
-  std::int64_t bodies = 0;   // of events
-  std::int64_t reports = 0;  // of jobs
+  std::int64_t bodies = 0;    // of events
+  std::int64_t reports = 0;   // of jobs
+  std::int64_t calls = 0;     // to GitHub, whose content went
+  std::int64_t forwards = 0;  // reports that went to another HUD, or were refused there
   std::int64_t log_files = 0;
   std::int64_t result_files = 0;
   std::int64_t test_results = 0;
