@@ -18,19 +18,21 @@ using base::Result;
 struct Options {
   std::int64_t dispatch = 0;
   std::int64_t call = 0;
+  std::int64_t report = 0;
   std::string delivery;
   bool all_dead = false;
 };
 
 Result<ExitCode> replay(const Globals& globals, const Options& options) {
-  if (int{options.dispatch != 0} + int{options.call != 0} + int{!options.delivery.empty()} +
-          int{options.all_dead} !=
+  if (int{options.dispatch != 0} + int{options.call != 0} + int{options.report != 0} +
+          int{!options.delivery.empty()} + int{options.all_dead} !=
       1)
     return base::fail(Fault::usage, "say what to replay",
-                      "one of --dispatch ID, --call ID, --delivery ID and --all-dead");
+                      "one of --dispatch ID, --call ID, --report ID, --delivery ID and --all-dead");
   relay::ReplayWhat what = relay::ReplayAllDead{};
   if (options.dispatch != 0) what = relay::ReplayDispatch{options.dispatch};
   if (options.call != 0) what = relay::ReplayCall{options.call};
+  if (options.report != 0) what = relay::ReplayReport{options.report};
   if (!options.delivery.empty()) what = relay::ReplayDelivery{options.delivery};
   const auto url = store_url(globals);
   if (!url) return tl::unexpected(url.error());
@@ -62,10 +64,9 @@ const Registration k_registration{
       command->footer("Example:\n  crosscheck relay replay --all-dead");
       command->require_subcommand(1);
       auto* replaying = command->add_subcommand(
-          "replay",
-          "Put dead dispatches and calls to GitHub back into the outbox (also a button on /ops)");
+          "replay", "Put what is dead back into its outbox (also a button on /ops)");
       replaying->footer(
-          "Dispatches and, but with --dispatch, calls to GitHub and reports for another HUD.\n"
+          "Dispatches, other calls to GitHub, reports for another HUD.\n"
           "Works on the store; a running relay sends within a second.\n"
           "Example:\n"
           "  crosscheck relay replay --dispatch 42 --db postgresql://relay@db.example/relay");
@@ -74,6 +75,10 @@ const Registration k_registration{
           ->check(CLI::PositiveNumber);
       replaying
           ->add_option("--call", options->call, "One other call to GitHub, by its number on /ops")
+          ->check(CLI::PositiveNumber);
+      replaying
+          ->add_option("--report", options->report,
+                       "One report for another HUD, by its number on /ops")
           ->check(CLI::PositiveNumber);
       replaying->add_option("--delivery", options->delivery,
                             "What is dead of one event, by its X-GitHub-Delivery");

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer} from 'node:http';
+import {join} from 'node:path';
 import {test} from 'node:test';
-import {eventually} from '../e2e/harness.mjs';
+import {eventually, run} from '../e2e/harness.mjs';
 import {callback, report} from './issuer.mjs';
 import {LEVELS, relay} from './relay.mjs';
 
@@ -106,6 +107,45 @@ test('a HUD in trouble is not the caller’s trouble, and loses nothing', async 
     hud.taken().some(({trusted}) => trusted.verified_repo === TWO),
   );
   assert.equal(hud.received.filter(({answer}) => answer === 400).length, 1, 'not repeated');
+});
+
+test('what it refuses for good is on /ops and in the metrics, and replayed from there', async (t) => {
+  const {hud, call, server, folder} = await setUp(t);
+  hud.answers = [400];
+  const refused = await call(TWO, {status: 'completed', job_name: 'refused'});
+  const ops = await eventually('it is dead', async () => {
+    const found = await server.json('/ops.json');
+    return found.forwards.dead.count === 1 && found;
+  });
+  const [letter] = ops.dead_letters;
+  assert.equal(letter.says, 'refused');
+  assert.equal(letter.repo, TWO);
+  assert.match(letter.reason, /HUD answered 400/);
+  const metrics = async () => (await fetch(new URL('/metrics', server.url))).text();
+  assert.match(await metrics(), /^crosscheck_forwards\{state="dead"\} 1$/m);
+  assert.match(
+    await (await fetch(new URL('/ops', server.url))).text(),
+    new RegExp(`<button name="report" value="${letter.report}"`),
+  );
+
+  const cli = (...args) => run([...args, '--db', join(folder, 'crosscheck.db')]);
+  const token = cli('token', 'create', '--role', 'operator', '--name', 'alice').out.trim();
+  const replay = async (form) => {
+    const response = await fetch(new URL('/ops/replay', server.url), {
+      method: 'POST',
+      headers: {authorization: `Bearer ${token}`},
+      body: new URLSearchParams(form),
+    });
+    return [response.status, await response.json()];
+  };
+  assert.equal((await replay({report: '999'}))[0], 404);
+  assert.deepEqual(await replay({report: letter.report}), [200, {ok: true, armed: 1, left: 0}]);
+  await eventually('it arrives', () => hud.taken().length === 1);
+  assert.deepEqual(hud.taken()[0].untrusted, {callback_payload: refused});
+  await eventually('none is dead', async () => /^crosscheck_forwards\{state="dead"\} 0$/m.test(await metrics()));
+  const again = cli('relay', 'replay', '--report', String(letter.report));
+  assert.equal(again.code, 3);
+  assert.match(again.err, /report \d+ of .* is sent/);
 });
 
 test('what is on its way survives a restart', async (t) => {

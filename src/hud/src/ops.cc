@@ -115,14 +115,45 @@ Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
   return {};
 }
 
-Result<void> read_outbox(store::Tx& tx, std::string_view table, std::vector<OutboxState>& outbox) {
-  auto states = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM " + std::string{table} +
-                         " GROUP BY state");
+Result<void> read_dead_reports(store::Tx& tx, Ops& ops) {
+  auto rows = tx.query(
+      "SELECT f.id, f.delivery_id, j.event_type, j.pr_number, j.head_sha, f.repo, j.job_name, "
+      "f.attempts, f.uncertain, f.last_error, f.created_at, j.level FROM forwards f "
+      "JOIN jobs j ON j.id = f.job WHERE f.state = 'dead' ORDER BY f.id DESC LIMIT $1",
+      {k_ops_rows});
+  if (!rows) return tl::unexpected(rows.error());
+  for (const auto& row : *rows)
+    ops.dead_letters.push_back({.kind = "report",
+                                .id = row.integer(0),
+                                .says = name_of(row.text(6)),
+                                .delivery_id = name_of(row.text(1)),
+                                .event_type = name_of(row.text(2)),
+                                .pr_number = row.optional_integer(3),
+                                .head_sha = name_of(row.optional_text(4)),
+                                .repo = name_of(row.text(5)),
+                                .level = name_of(row.text(11)),
+                                .attempts = row.integer(7),
+                                .uncertain = row.integer(8) != 0,
+                                .reason = name_of(row.optional_text(9)),
+                                .created_at = row.time(10),
+                                .not_replayable = {}});
+  return {};
+}
+
+// What was sent or taken back stays for ever: it is counted, and not looked at.
+Result<void> read_outbox(store::Tx& tx, const std::string& table,
+                         std::vector<OutboxState>& outbox) {
+  auto states = tx.query("SELECT state, COUNT(*) FROM " + table + " GROUP BY state");
   if (!states) return tl::unexpected(states.error());
+  auto oldest = tx.query("SELECT state, MIN(created_at) FROM " + table +
+                         " WHERE state IN ('pending', 'sending', 'dead') GROUP BY state");
+  if (!oldest) return tl::unexpected(oldest.error());
   for (const auto& [state, means] : k_states) {
     OutboxState entry{std::string{state}};
     for (const auto& row : *states)
-      if (row.text(0) == state) entry = {row.text(0), row.integer(1), row.time(2)};
+      if (row.text(0) == state) entry.count = row.integer(1);
+    for (const auto& row : *oldest)
+      if (row.text(0) == state) entry.oldest_at = row.time(1);
     outbox.push_back(std::move(entry));
   }
   return {};
@@ -165,7 +196,7 @@ Result<void> read_timed_out(store::Tx& tx, Ops& ops, Time now) {
 std::string_view words_of(std::string_view fault) {
   if (fault == "unauthorized") return "the token is unknown, was revoked or has expired";
   if (fault == "forbidden") return "the token's role does not allow it";
-  if (fault == "not_found") return "there is no such dispatch or call";
+  if (fault == "not_found") return "there is no such dispatch, call or report";
   if (fault == "conflict")
     return "it is no longer dead, or was superseded, or its event is past its retention";
   return "it was not understood";
@@ -283,7 +314,9 @@ Result<Ops> read_ops(store::Tx& tx, Time now) {
     return tl::unexpected(read.error());
   if (auto read = read_outbox(tx, "github_calls", ops.calls); !read)
     return tl::unexpected(read.error());
-  for (const auto* outbox : {&ops.outbox, &ops.calls})
+  if (auto read = read_outbox(tx, "forwards", ops.forwards); !read)
+    return tl::unexpected(read.error());
+  for (const auto* outbox : {&ops.outbox, &ops.calls, &ops.forwards})
     for (const auto& entry : *outbox)
       if (entry.state == "dead") ops.dead += entry.count;
   auto due = tx.query(
@@ -292,6 +325,7 @@ Result<Ops> read_ops(store::Tx& tx, Time now) {
   ops.oldest_due_at = due->front().optional_time(0);
   if (auto read = read_dead_letters(tx, ops); !read) return tl::unexpected(read.error());
   if (auto read = read_dead_calls(tx, ops); !read) return tl::unexpected(read.error());
+  if (auto read = read_dead_reports(tx, ops); !read) return tl::unexpected(read.error());
   if (auto read = read_kept_back(tx, ops); !read) return tl::unexpected(read.error());
   if (auto read = read_timed_out(tx, ops, now); !read) return tl::unexpected(read.error());
   auto audit = store::audit_tail(tx, k_ops_rows);
@@ -314,24 +348,26 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
   json::array outbox;
   json::object outbox_twin;
   json::object calls_twin;
-  const auto oldest_of = [](const OutboxState& e) {
-    return e.count > 0 ? std::optional{e.oldest_at} : std::nullopt;
+  json::object forwards_twin;
+  const auto twin_of = [](const OutboxState& e) {
+    return json::object{{"count", e.count}, {"oldest_at", time_of_twin(e.oldest_at)}};
   };
   for (std::size_t i = 0; i < ops.outbox.size(); ++i) {
     const auto& entry = ops.outbox[i];
     const auto& calls = ops.calls[i];
+    const auto& forwards = ops.forwards[i];
     const bool is_open = entry.state == "pending" || entry.state == "sending";
     outbox.push_back(json::object{
         {"state", entry.state},
         {"means", k_states[i].second},
         {"n", entry.count},
         {"calls", calls.count},
-        {"bad", entry.state == "dead" && entry.count + calls.count > 0},
-        {"oldest", is_open ? time_of_page(oldest_of(entry), now) : json::value(false)}});
-    outbox_twin[entry.state] =
-        json::object{{"count", entry.count}, {"oldest_at", time_of_twin(oldest_of(entry))}};
-    calls_twin[calls.state] =
-        json::object{{"count", calls.count}, {"oldest_at", time_of_twin(oldest_of(calls))}};
+        {"forwards", forwards.count},
+        {"bad", entry.state == "dead" && entry.count + calls.count + forwards.count > 0},
+        {"oldest", is_open ? time_of_page(entry.oldest_at, now) : json::value(false)}});
+    outbox_twin[entry.state] = twin_of(entry);
+    calls_twin[calls.state] = twin_of(calls);
+    forwards_twin[forwards.state] = twin_of(forwards);
   }
   json::array letters;
   json::array letters_twin;
@@ -385,6 +421,8 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
       {"lag_seconds", number_of_seconds(lag)},
       {"events_last_24_hours", ops.events_a_day},
       {"outbox", std::move(outbox_twin)},
+      {"github_calls", std::move(calls_twin)},
+      {"forwards", std::move(forwards_twin)},
       {"dead_letters", std::move(letters_twin)},
       {"kept_back", std::move(kept_back_twin)},
       {"timed_out", json::object{{"window_days",

@@ -21,13 +21,13 @@ namespace crosscheck::hud {
 struct OutboxState {
   std::string state;
   std::int64_t count = 0;
-  base::Time oldest_at{};
+  std::optional<base::Time> oldest_at = {};  // of what is not settled: pending, sending, dead
 };
 
 struct DeadLetter {
-  std::string kind;  // dispatch, call
+  std::string kind;  // dispatch, call, report
   std::int64_t id = 0;
-  std::string says;  // of a call: what it was to do
+  std::string says;  // of a call: what it was to do; of a report: its job
   std::string delivery_id;
   std::string event_type;
   std::optional<std::int64_t> pr_number;
@@ -62,6 +62,7 @@ struct Ops {
   std::int64_t events_a_day = 0;            // of the last 24 hours
   std::vector<OutboxState> outbox;          // dispatches
   std::vector<OutboxState> calls;           // other calls to GitHub
+  std::vector<OutboxState> forwards;        // reports for another HUD
   std::optional<base::Time> oldest_due_at;  // of what should have been sent by now
   std::int64_t dead = 0;
   std::vector<DeadLetter> dead_letters;  // newest first, at most k_ops_rows

@@ -42,14 +42,17 @@ Result<ReplayWhat> numbered(std::string_view field, const std::string& text) {
 Result<ReplayWhat> read_replay(const net::Request& request) {
   const auto dispatch = net::form_value(request.body, "dispatch");
   const auto call = net::form_value(request.body, "call");
+  const auto report = net::form_value(request.body, "report");
   const auto delivery = net::form_value(request.body, "delivery");
   const auto all = net::form_value(request.body, "all_dead");
-  if (int{dispatch.has_value()} + int{call.has_value()} + int{delivery.has_value()} +
-          int{all.has_value()} !=
+  if (int{dispatch.has_value()} + int{call.has_value()} + int{report.has_value()} +
+          int{delivery.has_value()} + int{all.has_value()} !=
       1)
-    return base::fail(Fault::invalid_input, "field dispatch, call, delivery or all_dead: send one");
+    return base::fail(Fault::invalid_input,
+                      "field dispatch, call, report, delivery or all_dead: send one");
   if (dispatch) return numbered<ReplayDispatch>("dispatch", *dispatch);
   if (call) return numbered<ReplayCall>("call", *call);
+  if (report) return numbered<ReplayReport>("report", *report);
   if (delivery) {
     if (base::to_utf8(*delivery) != *delivery || delivery->find('\0') != std::string::npos)
       return base::fail(Fault::invalid_input, "field delivery: expected text");

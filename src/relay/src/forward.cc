@@ -166,8 +166,7 @@ Result<std::int64_t> arm_forwards_again(store::Tx& tx, std::string_view conditio
                                         const store::Parameter& value, Time now) {
   auto armed = tx.execute(
       fmt::format("UPDATE forwards SET state = 'pending', uncertain = 0, not_before = $2, "
-                  "created_at = $2 WHERE state = 'dead' AND body IS NOT NULL AND "
-                  "job IN (SELECT id FROM jobs WHERE {})",
+                  "created_at = $2 WHERE state = 'dead' AND body IS NOT NULL AND {}",
                   condition),
       {value, now});
   if (armed && *armed > 0) tx.notify(k_forward_channel);

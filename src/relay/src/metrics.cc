@@ -16,29 +16,39 @@ using base::Result;
 
 constexpr std::size_t k_detail_limit = 300;  // bytes
 
+using ByState = std::map<std::string, std::int64_t, std::less<>>;
+
 struct Outbox {
-  std::map<std::string, std::int64_t, std::less<>> by_state;
+  ByState by_state;
+  ByState calls_by_state;
+  ByState forwards_by_state;
   std::optional<base::Time> oldest_unsent;
-  std::map<std::string, std::int64_t, std::less<>> calls_by_state;
   std::optional<base::Time> oldest_due;
 };
+
+Result<ByState> count_states(store::Tx& tx, std::string_view table) {
+  auto rows = tx.query("SELECT state, COUNT(*) FROM " + std::string{table} + " GROUP BY state");
+  if (!rows) return tl::unexpected(rows.error());
+  ByState counts;
+  for (const auto& row : *rows) counts[row.text(0)] = row.integer(1);
+  return counts;
+}
 
 Result<Outbox> read_outbox(store::Store& store, base::Time now) {
   return store.read_value([now](store::Tx& tx) -> Result<Outbox> {
     Outbox outbox;
-    auto rows = tx.query("SELECT state, COUNT(*), MIN(created_at) FROM dispatches GROUP BY state");
-    if (!rows) return tl::unexpected(rows.error());
-    for (const auto& row : *rows) {
-      outbox.by_state[row.text(0)] = row.integer(1);
-      if (row.text(0) != to_string(DispatchState::pending) &&
-          row.text(0) != to_string(DispatchState::sending))
-        continue;
-      const base::Time oldest = row.time(2);
-      outbox.oldest_unsent = std::min(outbox.oldest_unsent.value_or(oldest), oldest);
+    for (auto& [table, counts] : {std::pair{"dispatches", &outbox.by_state},
+                                  std::pair{"github_calls", &outbox.calls_by_state},
+                                  std::pair{"forwards", &outbox.forwards_by_state}}) {
+      auto counted = count_states(tx, table);
+      if (!counted) return tl::unexpected(counted.error());
+      *counts = std::move(*counted);
     }
-    auto calls = tx.query("SELECT state, COUNT(*) FROM github_calls GROUP BY state");
-    if (!calls) return tl::unexpected(calls.error());
-    for (const auto& row : *calls) outbox.calls_by_state[row.text(0)] = row.integer(1);
+    // Of those few alone: the rest stays for ever.
+    auto unsent =
+        tx.query("SELECT MIN(created_at) FROM dispatches WHERE state IN ('pending', 'sending')");
+    if (!unsent) return tl::unexpected(unsent.error());
+    outbox.oldest_unsent = unsent->front().optional_time(0);
     auto due = tx.query(
         "SELECT MIN(not_before) FROM dispatches WHERE state = 'pending' AND not_before <= $1",
         {now});
@@ -115,6 +125,11 @@ Result<std::string> Metrics::text(store::Store& store, base::Time now,
   for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
     add("crosscheck_github_calls{{state=\"{}\"}} {}\n", to_string(state),
         count_of(outbox->calls_by_state, state));
+  add("# HELP crosscheck_forwards Reports for another HUD in the store, by state.\n"
+      "# TYPE crosscheck_forwards gauge\n");
+  for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
+    add("crosscheck_forwards{{state=\"{}\"}} {}\n", to_string(state),
+        count_of(outbox->forwards_by_state, state));
   add("# HELP crosscheck_relay_lag_seconds How long the oldest dispatch that is due has waited.\n"
       "# TYPE crosscheck_relay_lag_seconds gauge\ncrosscheck_relay_lag_seconds {:.3f}\n",
       seconds_since(outbox->oldest_due, now));

@@ -19,7 +19,7 @@ struct Selection {
   std::string subject;     // for people
   std::string dispatches;  // condition on a row of `dispatches`, with $1; empty: none
   std::string calls;       // the same on `github_calls`
-  std::string reports;     // the same on `jobs`, whose reports go to another HUD
+  std::string reports;     // the same on `forwards`
   store::Parameter value{std::nullopt};
 };
 
@@ -28,13 +28,15 @@ Result<Selection> select(store::Tx& tx, const ReplayWhat& what) {
     return Selection{"dispatch " + std::to_string(dispatch->id), "id = $1", "", "", dispatch->id};
   if (const auto* call = std::get_if<ReplayCall>(&what))
     return Selection{"call " + std::to_string(call->id), "", "id = $1", "", call->id};
+  if (const auto* report = std::get_if<ReplayReport>(&what))
+    return Selection{"report " + std::to_string(report->id), "", "", "id = $1", report->id};
   if (const auto* delivery = std::get_if<ReplayDelivery>(&what)) {
     auto rows = tx.query("SELECT id FROM deliveries WHERE delivery_id = $1", {delivery->id});
     if (!rows) return tl::unexpected(rows.error());
     const std::string shown = base::to_utf8(delivery->id, 256);
     if (rows->empty()) return base::fail(Fault::not_found, "there is no delivery " + shown);
-    return Selection{"delivery " + shown, "delivery = $1", "delivery = $1", "delivery = $1",
-                     rows->front().integer(0)};
+    return Selection{"delivery " + shown, "delivery = $1", "delivery = $1",
+                     "job IN (SELECT id FROM jobs WHERE delivery = $1)", rows->front().integer(0)};
   }
   return Selection{"all that is dead", "id >= $1", "id >= $1", "id >= $1", std::int64_t{0}};
 }
@@ -51,6 +53,16 @@ Result<void> refuse_call(store::Tx& tx, std::int64_t id) {
   if (row.text(2) == "{}")
     return base::fail(Fault::conflict, name + " for " + row.text(1) + ": it is past its retention");
   return base::fail(Fault::conflict, name + " for " + row.text(1) + " was replaced by a newer one");
+}
+
+Result<void> refuse_report(store::Tx& tx, std::int64_t id) {
+  auto rows = tx.query("SELECT state, repo FROM forwards WHERE id = $1", {id});
+  if (!rows) return tl::unexpected(rows.error());
+  const std::string name = "report " + std::to_string(id);
+  if (rows->empty()) return base::fail(Fault::not_found, "there is no " + name);
+  return base::fail(Fault::conflict,
+                    name + " of " + rows->front().text(1) + " is " + rows->front().text(0),
+                    "only dead reports are replayed");
 }
 
 // Why one dispatch stays as it is.
@@ -109,16 +121,15 @@ Result<Replayed> replay(store::Tx& tx, const ReplayWhat& what, const Asker& aske
     return tl::unexpected(armed.error());
   if (auto armed = arm(selection->calls, "github_calls", arm_calls_again); !armed)
     return tl::unexpected(armed.error());
-  if (!selection->reports.empty()) {
-    const auto armed = arm_forwards_again(tx, selection->reports, selection->value, now);
-    if (!armed) return tl::unexpected(armed.error());
-    done.armed += *armed;
-  }
+  if (auto armed = arm(selection->reports, "forwards", arm_forwards_again); !armed)
+    return tl::unexpected(armed.error());
   if (done.armed == 0) {
     Result<void> refused;
     if (const auto* dispatch = std::get_if<ReplayDispatch>(&what))
       refused = refuse_one(tx, dispatch->id);
     if (const auto* call = std::get_if<ReplayCall>(&what)) refused = refuse_call(tx, call->id);
+    if (const auto* report = std::get_if<ReplayReport>(&what))
+      refused = refuse_report(tx, report->id);
     if (!refused) return tl::unexpected(refused.error());
   }
   std::string outcome = std::to_string(done.armed) + " armed again";

@@ -19,9 +19,9 @@ struct AdminRequest {
 };
 [[nodiscard]] base::Result<AdminRequest> read_admin_request(const net::Request& request);
 
-// What people do on `/ops`. POST /ops/replay: `dispatch=ID`, `call=ID`, `delivery=ID` or
-// `all_dead=1` in a form. With a form's token it leads back to /ops, with a bearer it answers JSON.
-// Thread-safe.
+// What people do on `/ops`. POST /ops/replay: `dispatch=ID`, `call=ID`, `report=ID`,
+// `delivery=ID` or `all_dead=1` in a form. With a form's token it leads back to /ops, with a bearer
+// it answers JSON. Thread-safe.
 class AdminHandler {
  public:
   AdminHandler(store::Store& store, const base::Clock& clock) : store_{store}, clock_{clock} {}

@@ -56,8 +56,8 @@ class Forwarder final : public LeasedOutbox {
             ForwardOptions options);
 };
 
-// Puts the dead ones of deliveries for which `condition` on a row of `jobs` holds back into the
-// outbox, as if they were new; `value` is its $1. How many.
+// Puts the dead ones for which `condition` on a row of `forwards` holds back into the outbox, as if
+// they were new; `value` is its $1. How many.
 [[nodiscard]] base::Result<std::int64_t> arm_forwards_again(store::Tx& tx,
                                                             std::string_view condition,
                                                             const store::Parameter& value,

@@ -10,19 +10,24 @@
 
 namespace crosscheck::relay {
 
-// What a person wants sent again: one dispatch, one other call to GitHub; or what there is of one
-// delivery, or at all, in the outboxes: those, and reports for another HUD. Only what is dead is.
+// What a person wants sent again: one dispatch, one other call to GitHub, one report
+// for another HUD; or what there is of one delivery, or at all, in their outboxes. Only what is
+// dead is.
 struct ReplayDispatch {
   std::int64_t id = 0;
 };
 struct ReplayCall {
   std::int64_t id = 0;
 };
+struct ReplayReport {
+  std::int64_t id = 0;
+};
 struct ReplayDelivery {
   std::string id;  // X-GitHub-Delivery
 };
 struct ReplayAllDead {};
-using ReplayWhat = std::variant<ReplayDispatch, ReplayCall, ReplayDelivery, ReplayAllDead>;
+using ReplayWhat =
+    std::variant<ReplayDispatch, ReplayCall, ReplayReport, ReplayDelivery, ReplayAllDead>;
 
 struct Replayed {
   std::int64_t armed = 0;
