@@ -119,15 +119,21 @@ Result<void> check(const Settings& s, bool local) {
   return {};
 }
 
+Result<github::SigningKey> signing_key(const Settings& s) {
+  auto key = github::SigningKey::from_pem(s.github_app_private_key);
+  if (!key)
+    return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
+                      key.error().remedy);
+  return std::move(*key);
+}
+
 // Nothing in local mode.
 Result<std::unique_ptr<github::App>> make_github_app(const Settings& s, bool local,
                                                      net::Client& client,
                                                      const base::Clock& clock) {
   if (local) return nullptr;
-  auto key = github::SigningKey::from_pem(s.github_app_private_key);
-  if (!key)
-    return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
-                      key.error().remedy);
+  auto key = signing_key(s);
+  if (!key) return tl::unexpected(key.error());
   return std::make_unique<github::App>(
       github::App::Options{.app_id = s.github_app_id, .api_url = s.github_api_url}, std::move(*key),
       client, clock);
@@ -302,17 +308,10 @@ class App {
   }
 
   // Takes secrets and keys that were changed: what signs and what is accepted overlap for as long
-  // as a person lets both stand in the file.
-  Result<void> reload(const Settings& settings) {
-    if (app_) {
-      auto key = github::SigningKey::from_pem(settings.github_app_private_key);
-      if (!key)
-        return base::fail(Fault::invalid_input, "github_app_private_key: " + key.error().message,
-                          key.error().remedy);
-      app_->set_key(std::move(*key));
-    }
+  // as a person lets both stand in the file. `key`: nothing in local mode.
+  void reload(const Settings& settings, std::optional<github::SigningKey> key) {
+    if (key) app_->set_key(std::move(*key));
     if (!settings.webhook_secrets.empty()) relay_->set_webhook_secrets(settings.webhook_secrets);
-    return {};
   }
 
   // What /ops shows of this process.
@@ -439,9 +438,16 @@ void reload(const Globals& globals, const Options& options, App& app, net::Serve
     if (!loaded) return tl::unexpected(loaded.error());
     const Settings& settings = loaded->values;
     if (auto ready = check(settings, options.local); !ready) return ready;
+    std::optional<github::SigningKey> key;
+    if (!options.local) {
+      auto read = signing_key(settings);
+      if (!read) return tl::unexpected(read.error());
+      key = std::move(*read);
+    }
     if (auto tls = server.reload_tls({settings.tls_certificate, settings.tls_key}); !tls)
       return tls;
-    return app.reload(settings);
+    app.reload(settings, std::move(key));
+    return {};
   }();
   if (done)
     log::info("reloaded");

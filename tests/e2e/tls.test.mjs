@@ -154,6 +154,34 @@ test('TLS: SIGHUP takes a new certificate; a broken one changes nothing', async 
   assert.deepEqual(await server.stop(), {code: 0, signal: null});
 });
 
+test('SIGHUP: with an App key that cannot be used, the certificate stays as it was', async (t) => {
+  const github = await new GitHubDouble({repositories: ['org-a/backend']}).start();
+  t.after(() => github.stop());
+  const folder = temporaryFolder(t);
+  const first = certificate(folder, 'first');
+  const second = certificate(folder, 'second');
+  const ca = [first, second].map(({cert}) => readFileSync(cert));
+  const {settings, env} = githubSettings(folder, {
+    github,
+    repositories: ['org-a/backend'],
+    more: `tls_certificate: ${first.cert}\ntls_key: ${first.key}\n`,
+  });
+  const server = await serve(t, {folder, settings, env, local: false});
+  const name = async () => (await call(new URL('/healthz', server.url), {ca, agent: false})).name;
+  const pem = join(folder, 'app.pem');
+  const good = readFileSync(pem);
+  writeFileSync(pem, '-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n');
+  copyFileSync(second.cert, first.cert);
+  copyFileSync(second.key, first.key);
+  server.child.kill('SIGHUP');
+  await eventually('it is said', () => /not_reloaded.*github_app_private_key/.test(server.log));
+  assert.equal(await name(), 'first');
+  writeFileSync(pem, good);
+  server.child.kill('SIGHUP');
+  await eventually('it is said', () => / reloaded/.test(server.log));
+  assert.equal(await name(), 'second');
+});
+
 test('a certificate that cannot be used stops the start, by its name', (t) => {
   const folder = temporaryFolder(t);
   const {cert, key} = certificate(folder, 'one');
