@@ -196,7 +196,8 @@ Result<std::optional<StableRow>> read_stable(store::Tx& tx, std::string_view con
   return stable;
 }
 
-// A report for a commit that has a stable check: it is open again if it was concluded.
+// A report for a commit that has a stable check: it is open again if it was concluded, unless its
+// pull request is over.
 Result<void> touch_stable_check(store::Tx& tx, const JobRow& job, const StablePolicy& policy,
                                 Time now) {
   auto stable =
@@ -205,7 +206,13 @@ Result<void> touch_stable_check(store::Tx& tx, const JobRow& job, const StablePo
   if (!*stable) return {};
   StableRow& row = **stable;
   const bool reopens = !row.check.conclusion.empty();
-  if (reopens) ++row.round;
+  if (reopens) {
+    auto over = tx.query("SELECT 1 FROM pull_requests WHERE number = $1 AND is_open = 0",
+                         {row.check.pr_number});
+    if (!over) return tl::unexpected(over.error());
+    if (!over->empty()) return {};
+    ++row.round;
+  }
   auto touched = tx.execute(
       "UPDATE stable_checks SET conclusion = NULL, round = $1, active_at = $2, look_at = $3 "
       "WHERE id = $4",

@@ -318,6 +318,9 @@ TEST_F(StableCheckTest, IsOfACommitHoweverManyEventsItHas) {
   clock_.advance(5min);
   sweep();
   EXPECT_EQ(bodies("stable_check").back().at("conclusion").as_string(), "cancelled");
+  const auto before = said("stable_check");
+  report("d-3", "org/four", "in_progress", {}, "late");
+  EXPECT_EQ(said("stable_check"), before) << "it would only be cancelled again";
 }
 
 TEST_F(StableCheckTest, IsForL4Alone) {
