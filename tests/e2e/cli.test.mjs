@@ -103,6 +103,7 @@ test('report finish --dry-run names results that cannot be read', (t) => {
     GITHUB_RUN_ATTEMPT: '1',
     GITHUB_REPOSITORY: 'org/repo',
     GITHUB_SERVER_URL: 'https://github.com',
+    CROSSCHECK_RELAY_URL: 'http://127.0.0.1:1',
   };
   for (const results of [file, join(folder, 'missing'), folder]) {
     const done = run(['report', 'finish', '--dry-run', '--results', results], {env});
