@@ -9,6 +9,7 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/relay/check_run.h"
+#include "github_answer.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -32,26 +33,6 @@ constexpr std::string_view k_outdated_reason = "a later state of the same check 
 constexpr std::string_view k_in_order =
     "NOT EXISTS (SELECT 1 FROM github_calls b WHERE b.order_key = github_calls.order_key "
     "AND b.id < github_calls.id AND b.state IN ('pending', 'sending'))";
-
-Answer::Kind kind_of(github::CallAnswer::Kind kind) {
-  using Theirs = github::CallAnswer::Kind;
-  switch (kind) {
-    case Theirs::sent:
-      return Answer::Kind::sent;
-    case Theirs::rejected:
-      return Answer::Kind::rejected;
-    case Theirs::retry_later:
-      return Answer::Kind::retry_later;
-    case Theirs::uncertain:
-      return Answer::Kind::uncertain;
-  }
-  return Answer::Kind::uncertain;
-}
-
-Answer answer_of(github::CallAnswer answer) {
-  return {kind_of(answer.kind), answer.not_before, std::move(answer.reason),
-          std::move(answer.content)};
-}
 
 // The check runs of a suite, page after page. Lives as long as a call is in progress.
 class SuiteListing : public std::enable_shared_from_this<SuiteListing> {

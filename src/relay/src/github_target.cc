@@ -2,27 +2,9 @@
 
 #include "crosscheck/base/log.h"
 #include "crosscheck/github/payload.h"
+#include "github_answer.h"
 
 namespace crosscheck::relay {
-namespace {
-
-Answer::Kind kind_of(github::CallAnswer::Kind kind) {
-  using Theirs = github::CallAnswer::Kind;
-  switch (kind) {
-    case Theirs::sent:
-      return Answer::Kind::sent;
-    case Theirs::rejected:
-      return Answer::Kind::rejected;
-    case Theirs::retry_later:
-      return Answer::Kind::retry_later;
-    case Theirs::uncertain:
-      return Answer::Kind::uncertain;
-  }
-  return Answer::Kind::uncertain;
-}
-
-}  // namespace
-
 base::Result<std::shared_ptr<const std::string>> GithubTarget::payload_of(
     const Dispatch& dispatch) {
   const std::lock_guard lock{mutex_};
@@ -49,7 +31,7 @@ void GithubTarget::send(Dispatch dispatch, std::function<void(Answer)> done) {
   app_.dispatch(dispatch.repo, dispatch.event_type, **payload,
                 [sending = sending_, done = std::move(done)](github::CallAnswer answer) {
                   --*sending;
-                  done({kind_of(answer.kind), answer.not_before, std::move(answer.reason)});
+                  done(answer_of(std::move(answer)));
                 });
 }
 
