@@ -65,7 +65,7 @@ struct Ops {
   std::vector<OutboxState> forwards;        // reports for another HUD
   std::optional<base::Time> oldest_due_at;  // of what should have been sent by now
   std::int64_t dead = 0;
-  std::vector<DeadLetter> dead_letters;  // newest first, at most k_ops_rows
+  std::vector<DeadLetter> dead_letters;  // of each kind newest first, at most k_ops_rows
   std::vector<KeptBack> kept_back;       // newest first, at most k_ops_rows
   std::int64_t timed_out = 0;            // in the window
   std::vector<TimedOut> timed_out_jobs;  // newest first, at most k_ops_rows

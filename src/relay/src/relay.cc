@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <boost/json/serialize.hpp>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/threads.h"
 #include "crosscheck/relay/answer.h"
 
 namespace crosscheck::relay {
@@ -258,9 +261,12 @@ void Relay::stop(base::Duration grace) {
   }
   if (periodic_.joinable()) periodic_.join();
   sweeper_.stop();
+  // At the same time: each may wait for answers until the end of its grace.
+  std::vector<std::thread> others;
+  if (forwarder_) others.push_back(base::start_thread([this, grace] { forwarder_->stop(grace); }));
+  if (calls_) others.push_back(base::start_thread([this, grace] { calls_->stop(grace); }));
   dispatcher_.stop(grace);
-  if (forwarder_) forwarder_->stop(grace);
-  if (calls_) calls_->stop(grace);
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace crosscheck::relay
