@@ -1,7 +1,20 @@
 // Backups that restore to the same store, and what goes when its retention is over.
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {existsSync, mkdirSync, readFileSync, statSync, utimesSync, writeFileSync} from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {
@@ -11,6 +24,7 @@ import {
   pullRequest,
   python,
   recordingSettings,
+  root,
   run,
   secret,
   send,
@@ -123,7 +137,73 @@ for (const engine of ['sqlite', 'postgresql']) {
     assert.deepEqual(contents(db), before);
     if (engine === 'sqlite') assert.equal(contents(`${db}.replaced`).deliveries.length, 4);
   });
+
+  test(`${engine}: a backup of any older schema takes the place of a store of this one`, async (t) => {
+    const folder = temporaryFolder(t);
+    const fresh = () => (engine === 'sqlite' ? join(folder, `${Math.random()}.db`) : postgres(t));
+    const [old, db] = [await fresh(), await fresh()];
+    for (const url of [old, db]) assert.equal(run(['db', 'migrate', '--db', url]).code, 0);
+    run(['token', 'create', '--role', 'operator', '--name', 'alice', '--db', old]);
+    const before = contents(old);
+    // As it was before these migrations, which only make what was not there.
+    const migrations = join(root, 'src/store/migrations');
+    for (const name of readdirSync(migrations).filter((file) => file >= '0008'))
+      for (const [, kind, made] of readFileSync(join(migrations, name), 'utf8').matchAll(
+        /^CREATE (TABLE|INDEX) (\w+)/gm,
+      ))
+        sql(old, `DROP ${kind} ${made}`);
+    sql(old, 'DELETE FROM schema_migrations WHERE version >= 8 RETURNING 1');
+    const file = join(folder, 'backup');
+    assert.equal(run(['db', 'backup', file, '--db', old]).code, 0);
+    const {code, err} = run(['db', 'restore', file, '--replace', '--db', db]);
+    assert.equal(code, 0, err);
+    assert.deepEqual(contents(db), before);
+    const status = JSON.parse(run(['db', 'status', '--json', '--db', db]).out);
+    assert.equal(status.schema.current, status.schema.latest);
+    // One that is cut short takes nothing away.
+    truncateSync(file, statSync(file).size - 3000);
+    if (engine === 'sqlite') renameSync(`${db}.replaced`, `${db}.kept`);
+    assert.notEqual(run(['db', 'restore', file, '--replace', '--db', db]).code, 0);
+    assert.deepEqual(contents(db), before);
+  });
 }
+
+test('sqlite: a second restore does not overwrite what the first one kept', async (t) => {
+  const folder = temporaryFolder(t);
+  const [db, file] = [join(folder, 'store.db'), join(folder, 'backup')];
+  const cli = (...args) => run([...args, '--db', db]);
+  cli('db', 'migrate');
+  assert.equal(cli('db', 'backup', file).code, 0);
+  assert.equal(cli('token', 'create', '--role', 'admin', '--name', 'only-here').code, 0);
+  assert.equal(cli('db', 'restore', file, '--replace').code, 0);
+  const {code, err} = cli('db', 'restore', file, '--replace');
+  assert.equal(code, 3);
+  assert.match(err, /replaced: is there from an earlier restore/);
+  assert.equal(contents(`${db}.replaced`).access_tokens.length, 1);
+  const nowhere = cli('db', 'backup', join(folder, 'missing/backup'));
+  assert.equal(nowhere.code, 4);
+  assert.match(nowhere.err, /missing\/backup.part: cannot be made/);
+});
+
+test(
+  'sqlite: root restores a store that the user of the relay can write',
+  {skip: process.getuid() !== 0},
+  async (t) => {
+    const folder = temporaryFolder(t);
+    const [db, file] = [join(folder, 'state/store.db'), join(folder, 'backup')];
+    run(['db', 'migrate', '--db', db]);
+    assert.equal(run(['db', 'backup', file, '--db', db]).code, 0);
+    const owner = () => [statSync(db).uid, statSync(db).gid, statSync(db).mode & 0o777];
+    chownSync(join(folder, 'state'), 4711, 4712);
+    chownSync(db, 4711, 4712);
+    chmodSync(db, 0o600);
+    assert.equal(run(['db', 'restore', file, '--replace', '--db', db]).code, 0);
+    assert.deepEqual(owner(), [4711, 4712, 0o600]);
+    rmSync(db);
+    assert.equal(run(['db', 'restore', file, '--db', db]).code, 0);
+    assert.deepEqual(owner().slice(0, 2), [4711, 4712]);
+  },
+);
 
 test('sqlite: a store in use is not replaced; what is no backup is refused', async (t) => {
   const folder = temporaryFolder(t);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <libpq-fe.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "crosscheck/base/process.h"
 #include "crosscheck/store/store.h"
+#include "migrate.h"
 
 namespace crosscheck::store {
 namespace {
@@ -113,6 +115,9 @@ Result<void> check_sqlite(SQLite::Database& database, const fs::path& file) {
 
 // All pages of `from` in one step, so that they are of one moment, into one file without a log.
 Result<void> copy_sqlite(const fs::path& from, const fs::path& to) {
+  if (const base::Fd made{::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)}; !made)
+    return fail(Fault::environment, to.string() + ": cannot be made: " + std::strerror(errno),
+                "name a file in a folder that is there and can be written to");
   try {
     SQLite::Database source{from.string(), SQLite::OPEN_READONLY, static_cast<int>(k_busy.count())};
     {
@@ -126,6 +131,19 @@ Result<void> copy_sqlite(const fs::path& from, const fs::path& to) {
   } catch (const SQLite::Exception& exception) {
     return sqlite_failure(from, exception);
   }
+}
+
+// SQLite reads what is missing of the last page as zeros.
+Result<void> check_length(const fs::path& file) {
+  try {
+    SQLite::Database database{file.string(), SQLite::OPEN_READONLY};
+    const auto page = database.execAndGet("PRAGMA page_size").getInt64();
+    std::error_code error;
+    if (static_cast<std::int64_t>(fs::file_size(file, error)) % page == 0 && !error) return {};
+  } catch (const SQLite::Exception& exception) {
+    return sqlite_failure(file, exception);
+  }
+  return fail(Fault::invalid_input, file.string() + ": is cut short", "use another backup");
 }
 
 // Takes the log of a database that nobody has open into its file.
@@ -143,6 +161,17 @@ Result<void> close_log(const fs::path& file) {
   return fail(Fault::busy, file.string() + ": is in use", "stop the relay first");
 }
 
+// Root restores what the relay's own user must be able to write.
+Result<void> give_owner_of(const fs::path& other, const fs::path& file) {
+  struct stat status{};
+  if (::geteuid() != 0 || ::stat(other.empty() ? "." : other.c_str(), &status) != 0) return {};
+  if (::chown(file.c_str(), status.st_uid, status.st_gid) == 0 &&
+      (S_ISDIR(status.st_mode) || ::chmod(file.c_str(), status.st_mode & 07777) == 0))
+    return {};
+  return fail(Fault::environment, file.string() + ": cannot be given to the user of " +
+                                      other.string() + ": " + std::strerror(errno));
+}
+
 Result<void> restore_sqlite(const fs::path& store, const fs::path& file, Replace replace) {
   std::error_code error;
   const bool there = fs::exists(store, error);
@@ -150,11 +179,18 @@ Result<void> restore_sqlite(const fs::path& store, const fs::path& file, Replace
     return fail(Fault::conflict, "there is a store at " + store.string(),
                 "give --replace: it is kept as " + store.string() + ".replaced");
   if (store.has_parent_path()) fs::create_directories(store.parent_path(), error);
+  const fs::path kept = store.string() + ".replaced";
+  if (there && fs::exists(kept, error))
+    return fail(Fault::conflict, kept.string() + ": is there from an earlier restore",
+                "move it away or remove it");
+  if (auto whole = check_length(file); !whole) return whole;
   Draft draft{store};
   if (auto copied = copy_sqlite(file, draft.path()); !copied) return copied;
+  if (auto given = give_owner_of(there ? store : store.parent_path(), draft.path()); !given)
+    return given;
   if (there) {
     if (auto closed = close_log(store); !closed) return closed;
-    fs::rename(store, store.string() + ".replaced", error);
+    fs::rename(store, kept, error);
     if (error)
       return fail(Fault::environment, store.string() + ": cannot be moved: " + error.message());
     for (const char* suffix : {"-wal", "-shm"}) fs::remove(store.string() + suffix, error);
@@ -179,12 +215,14 @@ Result<std::vector<std::pair<std::string, std::optional<std::string>>>> variable
   return variables;
 }
 
-Result<void> run_tool(std::vector<std::string> arguments, const std::string& url) {
+Result<void> run_tool(std::vector<std::string> arguments, const std::string& url,
+                      std::vector<std::pair<int, int>> descriptors = {}) {
   auto variables = variables_of(url);
   if (!variables) return tl::unexpected(variables.error());
   base::ProcessSpec spec;
   spec.arguments = std::move(arguments);
   spec.environment = std::move(*variables);
+  spec.descriptors = std::move(descriptors);
   const std::string tool = spec.arguments.front();
   const auto ended = base::run_captured(std::move(spec), k_dump_timeout, std::size_t{1} << 16);
   if (!ended) {
@@ -198,6 +236,30 @@ Result<void> run_tool(std::vector<std::string> arguments, const std::string& url
               tool + " of " + redact(url) + ": " + to_string(ended->status) + ": " + ended->err);
 }
 
+// Of a store of any version up to this one.
+std::string drop_tables() {
+  static constexpr std::string_view k_create = "CREATE TABLE ";
+  std::string statement = "DROP TABLE IF EXISTS schema_migrations";
+  for (const Migration& migration : all_migrations()) {
+    const std::string_view text = migration.text;
+    for (auto at = text.find(k_create); at != text.npos; at = text.find(k_create, at)) {
+      at += k_create.size();
+      statement += ", " + std::string{text.substr(at, text.find_first_of(" (", at) - at)};
+    }
+  }
+  return statement + " CASCADE";
+}
+
+// Goes with its descriptor.
+Result<base::Fd> unnamed_file() {
+  std::error_code error;
+  std::string name = (fs::temp_directory_path(error) / "crosscheck-restore-XXXXXX").string();
+  base::Fd file{::mkostemp(name.data(), O_CLOEXEC)};
+  if (!file) return fail(Fault::environment, name + ": " + std::strerror(errno), "set TMPDIR");
+  ::unlink(name.c_str());
+  return file;
+}
+
 Result<void> restore_postgresql(const std::string& url, const fs::path& file, Replace replace) {
   OpenOptions options;
   options.create = false;
@@ -207,22 +269,23 @@ Result<void> restore_postgresql(const std::string& url, const fs::path& file, Re
   const auto schema = schema_state(**store);
   if (!schema) return tl::unexpected(schema.error());
   store->reset();
-  std::vector<std::string> command{"pg_restore", "--exit-on-error", "--single-transaction",
-                                   "--no-owner", "--no-privileges"};
-  if (schema->current > 0) {
-    if (replace == Replace::no)
-      return fail(Fault::conflict, redact(url) + ": holds a store",
-                  "name an empty database, or give --replace: what it holds is lost");
-    command.insert(command.end(), {"--clean", "--if-exists"});
-  }
-  // pg_restore connects only when a database is named; the rest is in its variables.
-  const auto variables = variables_of(url);
-  if (!variables) return tl::unexpected(variables.error());
-  std::string database;
-  for (const auto& [name, value] : *variables)
-    if (name == "PGDATABASE") database = value.value_or("");
-  command.insert(command.end(), {"--dbname=" + database, file.string()});
-  return run_tool(std::move(command), url);
+  if (schema->current > 0 && replace == Replace::no)
+    return fail(Fault::conflict, redact(url) + ": holds a store",
+                "name an empty database, or give --replace: what it holds is lost");
+  // An older backup knows nothing of the tables that came later: these are dropped by name, in one
+  // transaction with the rest, which pg_restore alone cannot do.
+  const auto script = unnamed_file();
+  if (!script) return tl::unexpected(script.error());
+  const std::vector<std::pair<int, int>> as_three{{script->get(), 3}};
+  const std::string script_option = "--file=/dev/fd/3";
+  if (auto written = run_tool({"pg_restore", "--clean", "--if-exists", "--no-owner",
+                               "--no-privileges", script_option, file.string()},
+                              url, as_three);
+      !written)
+    return written;
+  return run_tool({"psql", "--no-psqlrc", "--quiet", "--single-transaction",
+                   "--set=ON_ERROR_STOP=1", "--command=" + drop_tables(), script_option},
+                  url, as_three);
 }
 
 }  // namespace
