@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "actor.h"
@@ -22,6 +23,8 @@ struct Options {
   std::string delivery;
   bool all_dead = false;
 };
+
+const CLI::Range k_id{std::int64_t{1}, std::numeric_limits<std::int64_t>::max()};
 
 Result<ExitCode> replay(const Globals& globals, const Options& options) {
   if (int{options.dispatch != 0} + int{options.call != 0} + int{options.report != 0} +
@@ -72,14 +75,14 @@ const Registration k_registration{
           "  crosscheck relay replay --dispatch 42 --db postgresql://relay@db.example/relay");
       const auto options = std::make_shared<Options>();
       replaying->add_option("--dispatch", options->dispatch, "One dispatch, by its number on /ops")
-          ->check(CLI::PositiveNumber);
+          ->check(k_id);
       replaying
           ->add_option("--call", options->call, "One other call to GitHub, by its number on /ops")
-          ->check(CLI::PositiveNumber);
+          ->check(k_id);
       replaying
           ->add_option("--report", options->report,
                        "One report for another HUD, by its number on /ops")
-          ->check(CLI::PositiveNumber);
+          ->check(k_id);
       replaying->add_option("--delivery", options->delivery,
                             "What is dead of one event, by its X-GitHub-Delivery");
       replaying->add_flag("--all-dead", options->all_dead, "All that is dead");

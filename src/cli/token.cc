@@ -25,11 +25,12 @@ struct Options {
   std::string expires;
 };
 
-Result<std::unique_ptr<store::Store>> open_store(const Globals& globals, bool create) {
+// Of a relay: a token in a store that is made for it would open nothing.
+Result<std::unique_ptr<store::Store>> open_store(const Globals& globals) {
   const auto url = store_url(globals);
   if (!url) return tl::unexpected(url.error());
   store::OpenOptions options;
-  options.create = create;
+  options.create = false;
   return store::open(*url, options);
 }
 
@@ -49,7 +50,7 @@ Result<ExitCode> create(const Globals& globals, const Options& options) {
     if (!in) return base::fail(Fault::usage, "--expires: " + in.error().message, in.error().remedy);
     expires = now + *in;
   }
-  auto store = open_store(globals, true);
+  auto store = open_store(globals);
   if (!store) return tl::unexpected(store.error());
   const auto text = (*store)->write_value([&](store::Tx& tx) -> Result<std::string> {
     auto made = store::create_token(tx, options.name, *role, expires, now);
@@ -78,7 +79,7 @@ Result<ExitCode> create(const Globals& globals, const Options& options) {
 }
 
 Result<ExitCode> list(const Globals& globals) {
-  auto store = open_store(globals, false);
+  auto store = open_store(globals);
   if (!store) return tl::unexpected(store.error());
   const auto tokens = (*store)->read_value([](store::Tx& tx) { return store::list_tokens(tx); });
   if (!tokens) return tl::unexpected(tokens.error());
@@ -108,7 +109,7 @@ Result<ExitCode> list(const Globals& globals) {
 }
 
 Result<ExitCode> revoke(const Globals& globals, const std::string& name) {
-  auto store = open_store(globals, false);
+  auto store = open_store(globals);
   if (!store) return tl::unexpected(store.error());
   const Time now = base::SystemClock{}.now();
   const auto revoked = (*store)->write_value([&](store::Tx& tx) -> Result<std::int64_t> {

@@ -1,6 +1,6 @@
 // What those who run the relay do: tokens, the audit log, dead letters seen on /ops and sent again.
 import assert from 'node:assert/strict';
-import {existsSync, readFileSync, statSync} from 'node:fs';
+import {existsSync, readFileSync, readdirSync, statSync} from 'node:fs';
 import {request} from 'node:http';
 import {join} from 'node:path';
 import {test} from 'node:test';
@@ -18,6 +18,7 @@ import {
   send,
   serve,
   temporaryFolder,
+  write,
 } from './harness.mjs';
 
 const REACHED = 'org-a/backend';
@@ -208,6 +209,24 @@ test('tokens: shown once, stored hashed, listed, expired, revoked', async (t) =>
     ],
   );
   assert.ok(!JSON.stringify(audit).includes(text));
+});
+
+test('a token is made in a store that is there, of the settings that are named', async (t) => {
+  const folder = temporaryFolder(t);
+  const db = join(folder, 'relay/store.db');
+  const env = {CROSSCHECK_SETTINGS: write(folder, 'settings.yaml', `db: ${db}\n`)};
+  const create = ['token', 'create', '--role', 'operator', '--name', 'alice'];
+  for (const options of [{env}, {}]) {
+    const {code, err} = run(create, {cwd: folder, ...options});
+    assert.equal(code, 3, err);
+    assert.match(err, /--settings/);
+  }
+  assert.deepEqual(readdirSync(folder), ['settings.yaml']);
+  assert.equal(run(['db', 'migrate'], {cwd: folder, env}).code, 0);
+  assert.equal(run(create, {cwd: folder, env}).code, 0);
+  const {code, err} = run(['relay', 'replay', '--dispatch', 'abc'], {cwd: folder, env});
+  assert.equal(code, 2);
+  assert.match(err, /abc not in range 1 to \d+$/m);
 });
 
 test('a form of another site changes nothing', async (t) => {

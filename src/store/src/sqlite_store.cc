@@ -655,7 +655,9 @@ Result<std::unique_ptr<Store>> open_sqlite(const std::string& path, const OpenOp
   if (!fs::exists(path, error)) {
     if (!options.create || options.read_only) {
       return fail(Fault::not_found, "there is no database " + path,
-                  "make one: crosscheck db migrate --db " + path);
+                  "name the relay's by --db or its --settings, or make one: crosscheck db migrate "
+                  "--db " +
+                      path);
     }
     if (auto made = make_folder(path); !made) return tl::unexpected(made.error());
   }
