@@ -203,9 +203,7 @@ class App {
       providers_ = std::make_unique<relay::ProvidersFile>(std::move(*source));
       const auto read = providers_->load();
       // Where GitHub is away, all but the pipelines can be served until it is back.
-      if (!read && read.error().fault == Fault::unavailable)
-        static_cast<void>(providers_->poll());
-      else if (!read)
+      if (!read && read.error().fault != Fault::unavailable)
         return base::fail(read.error().fault, "ci_providers: " + read.error().message,
                           read.error().remedy);
     }

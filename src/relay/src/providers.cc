@@ -138,6 +138,10 @@ bool Providers::add(std::string organization_id, std::string pipeline_id, Pipeli
 }
 
 Result<Providers> parse_providers(std::string_view text, std::string_view source) {
+  // As a file is for a moment while it is written: taken over, it would refuse every pipeline.
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return base::yaml::fail_at(source, Node{}, "there is nothing in it",
+                               "`providers: {}` maps nobody");
   const auto root = base::yaml::parse(text, source);
   if (!root) return tl::unexpected(root.error());
   return Parser{source}.parse(*root);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "crosscheck/relay/providers_file.h"
+
 namespace crosscheck::relay {
 namespace {
 
@@ -60,7 +62,8 @@ TEST(ParseProviders, TheOldFormCountsWhereTheNewOneIsEmpty) {
 }
 
 TEST(ParseProviders, NothingIsMappedByAnEmptyFile) {
-  for (const std::string_view text : {"", "# none yet\n", "providers:\n", "other: {x: [1]}\n"})
+  for (const std::string_view text :
+       {"# none yet\n", "providers: {}\n", "providers:\n", "other: {x: [1]}\n"})
     EXPECT_EQ(parsed(text).size(), 0U) << text;
 }
 
@@ -71,6 +74,8 @@ TEST(ParseProviders, ErrorsNameThePlace) {
     std::string_view says;
   };
   for (const auto& [text, at, says] : {
+           Case{"", "p.yaml:1:1:", "nothing in it"},
+           Case{" \r\n\t\n", "p.yaml:1:1:", "nothing in it"},
            Case{"- a\n", "p.yaml:1:1:", "mapping"},
            Case{"providers: [a]\n", "p.yaml:1:12:", "providers"},
            Case{"providers:\n  buildkite: x\n", "p.yaml:2:14:", "providers.buildkite"},
@@ -96,6 +101,32 @@ TEST(ParseProviders, ErrorsNameThePlace) {
     EXPECT_THAT(providers.error().message, StartsWith(std::string{at})) << text;
     EXPECT_THAT(providers.error().message, HasSubstr(std::string{says})) << text;
   }
+}
+
+// One on GitHub, which takes its time to say nothing.
+class SilentSource final : public TextSource {
+ public:
+  explicit SilentSource(int& asked) : asked_{asked} {}
+  const std::string& name() const override { return name_; }
+  base::Result<std::optional<std::string>> read() override {
+    ++asked_;
+    return base::fail(base::Fault::unavailable, "no answer");
+  }
+
+ private:
+  const std::string name_ = "p.yaml";
+  int& asked_;
+};
+
+TEST(ProvidersFile, IsAskedForOnceAtTheStart) {
+  int asked = 0;
+  ProvidersFile file{std::make_unique<SilentSource>(asked)};
+  const auto loaded = file.load();
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().fault, base::Fault::unavailable);
+  EXPECT_EQ(file.error(), "no answer");
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(file.current()->size(), 0U);
 }
 
 TEST(MapPipeline, TheMappingSaysWhoCalls) {

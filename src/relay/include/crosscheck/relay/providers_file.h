@@ -17,8 +17,8 @@ class ProvidersFile {
  public:
   explicit ProvidersFile(std::unique_ptr<TextSource> source);
 
-  // Reads it for the first time; an error when it cannot be used.
-  [[nodiscard]] base::Result<void> load() { return refresh(); }
+  // Reads it for the first time; an error when it cannot be used, kept as `poll` keeps it.
+  [[nodiscard]] base::Result<void> load() { return poll(); }
   // Looks whether it has changed, and takes it over. The error stays until a good version is there,
   // and is logged once.
   base::Result<void> poll();
