@@ -139,12 +139,16 @@ Result<std::unique_ptr<github::App>> make_github_app(const Settings& s, bool loc
       client, clock);
 }
 
-// The file of this machine, or else the one on GitHub that `setting` names.
+// The file of this machine, or the one on GitHub that `setting` names.
 Result<std::unique_ptr<relay::TextSource>> text_source(const std::string& file,
                                                        std::string_view setting,
                                                        const std::string& url, std::string what,
                                                        std::size_t limit,
                                                        github::FileReader reader) {
+  if (!file.empty() && !url.empty())
+    return base::fail(Fault::invalid_input,
+                      std::string{setting} + ": the file " + file + " is named as well",
+                      "remove one of the two: `crosscheck settings show` tells where they stand");
   if (!file.empty()) return relay::file_source(file, std::move(what), limit);
   auto address = github::parse_file_address(url, reader.api_url);
   if (!address)

@@ -9,6 +9,7 @@ import {
   send,
   serve,
   temporaryFolder,
+  write,
 } from '../e2e/harness.mjs';
 import {GitHubDouble} from './github.mjs';
 
@@ -111,6 +112,27 @@ for (const [what, spoil] of [
     assert.deepEqual(github.violations, []);
   });
 }
+
+test('a file and an address at once: neither is passed over in silence', async (t) => {
+  const github = await new GitHubDouble({repositories: [ONE]}).start();
+  t.after(() => github.stop());
+  const folder = temporaryFolder(t);
+  const {settings, env} = githubSettings(folder, {github, repositories: [ONE]});
+  const map = write(folder, 'providers.yaml', 'providers: {}\n');
+  const url = 'https://github.com/pytorch/pytorch/blob/main/file.yml';
+  for (const [variables, more, says] of [
+    [{ALLOWLIST_URL: url}, '', /ended \(3\)[^]*allowlist_url: the file .*allowlist\.yaml is named/],
+    [
+      {CI_PROVIDERS_URL: url},
+      `ci_providers: ${map}\n`,
+      /ended \(3\)[^]*ci_providers_url: the file .*providers\.yaml is named/,
+    ],
+  ])
+    await assert.rejects(
+      serve(t, {folder, settings: settings + more, env: {...env, ...variables}, local: false}),
+      says,
+    );
+});
 
 test('an address that is none, or nothing at it, stops the program and is named', async (t) => {
   const {start} = await setUp(t);
