@@ -10,6 +10,7 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/outcome.h"
 #include "crosscheck/relay/github_calls.h"
+#include "crosscheck/relay/shadow_target.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -354,6 +355,8 @@ Result<bool> conclude_stable_check(store::Tx& tx, const CheckOptions& options, s
                   verdict.look_at, check});
   if (!written) return tl::unexpected(written.error());
   if (verdict.conclusion.empty()) return true;
+  // What a shadow kept back is another relay's to show.
+  if (facts.jobs.empty() && facts.dispatch_error.starts_with(k_shadow_reason)) return true;
   row.check.state = StableState::completed;
   row.check.conclusion = verdict.conclusion;
   row.check.summary = verdict.summary;

@@ -298,6 +298,20 @@ TEST_F(StableCheckTest, SaysAtOnceThatNothingWasDispatched) {
   EXPECT_EQ(bodies("stable_check").back().at("conclusion").as_string(), "failure");
 }
 
+TEST_F(StableCheckTest, SaysNothingOfWhatAShadowKeptBack) {
+  event("d-1", labelled({}));
+  const auto before = said("stable_check").size();
+  set_dispatches("withdrawn");
+  ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
+    auto done = tx.execute("UPDATE dispatches SET last_error = 'shadow: POST …'");
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  }));
+  sweep();
+  EXPECT_EQ(said("stable_check").size(), before);
+  EXPECT_EQ(count("stable_checks WHERE conclusion IS NULL"), 0);
+}
+
 TEST_F(StableCheckTest, IsOfACommitHoweverManyEventsItHas) {
   event("d-1", labelled({}));
   auto tag = test::push("refs/tags/ciflow/trunk/7");
