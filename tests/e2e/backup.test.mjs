@@ -168,6 +168,22 @@ for (const engine of ['sqlite', 'postgresql']) {
   });
 }
 
+test('postgresql: a database of somebody else is left as it is, --replace or not', async (t) => {
+  const folder = temporaryFolder(t);
+  const [db, foreign] = [await postgres(t), await postgres(t)];
+  run(['db', 'migrate', '--db', db]);
+  const file = join(folder, 'backup');
+  assert.equal(run(['db', 'backup', file, '--db', db]).code, 0);
+  sql(foreign, 'CREATE TABLE deliveries AS SELECT 1 AS x');
+  for (const more of [[], ['--replace']]) {
+    const {code, err} = run(['db', 'restore', file, ...more, '--db', foreign]);
+    assert.equal(code, 4, err);
+    assert.match(err, /"deliveries" already exists/);
+    assert.deepEqual(sql(foreign, 'SELECT x FROM deliveries'), [['1']]);
+    assert.deepEqual(sql(foreign, "SELECT to_regclass('jobs') IS NULL"), [['t']]);
+  }
+});
+
 test('sqlite: a second restore does not overwrite what the first one kept', async (t) => {
   const folder = temporaryFolder(t);
   const [db, file] = [join(folder, 'store.db'), join(folder, 'backup')];

@@ -278,14 +278,18 @@ Result<void> restore_postgresql(const std::string& url, const fs::path& file, Re
   if (!script) return tl::unexpected(script.error());
   const std::vector<std::pair<int, int>> as_three{{script->get(), 3}};
   const std::string script_option = "--file=/dev/fd/3";
-  if (auto written = run_tool({"pg_restore", "--clean", "--if-exists", "--no-owner",
-                               "--no-privileges", script_option, file.string()},
-                              url, as_three);
-      !written)
-    return written;
-  return run_tool({"psql", "--no-psqlrc", "--quiet", "--single-transaction",
-                   "--set=ON_ERROR_STOP=1", "--command=" + drop_tables(), script_option},
-                  url, as_three);
+  std::vector<std::string> write{"pg_restore", "--no-owner", "--no-privileges", script_option,
+                                 file.string()};
+  std::vector<std::string> run{"psql", "--no-psqlrc", "--quiet", "--single-transaction",
+                               "--set=ON_ERROR_STOP=1"};
+  // Where there was no store, a table of such a name is somebody else's.
+  if (schema->current > 0) {
+    write.insert(write.end() - 1, {"--clean", "--if-exists"});
+    run.push_back("--command=" + drop_tables());
+  }
+  run.push_back(script_option);
+  if (auto written = run_tool(std::move(write), url, as_three); !written) return written;
+  return run_tool(std::move(run), url, as_three);
 }
 
 }  // namespace
