@@ -213,19 +213,20 @@ Result<std::int64_t> insert_job(store::Tx& tx, const Key& key, const Reporter& r
        static_cast<std::int64_t>(origin.commit)});
 }
 
+// The workflow keeps the name that it began with: the job's check run has it in its own.
 Result<std::int64_t> update_job(store::Tx& tx, std::int64_t id, const Job& job,
                                 const CallbackBody& body) {
   return tx.execute(
       "UPDATE jobs SET state = $1, conclusion = $2, concluded_by = $3, completed_at = $4, "
-      "execution_us = $5, word_workflow = $6, word_url = COALESCE($7, word_url), "
-      "word_check_run_id = COALESCE($8, word_check_run_id), word_body = $9, word_passed = $10, "
-      "word_failed = $11, word_skipped = $12, "
-      "word_combination = COALESCE($13, word_combination), "
-      "results_digest = COALESCE($14, results_digest) "
-      "WHERE id = $15",
+      "execution_us = $5, word_url = COALESCE($6, word_url), "
+      "word_check_run_id = COALESCE($7, word_check_run_id), word_body = $8, word_passed = $9, "
+      "word_failed = $10, word_skipped = $11, "
+      "word_combination = COALESCE($12, word_combination), "
+      "results_digest = COALESCE($13, results_digest) "
+      "WHERE id = $14",
       {to_string(job.state), job.conclusion, by_name(job.concluded_by), job.completed_at,
-       micros(job.execution), body.workflow, body.url, body.check_run_id, body.word, body.passed,
-       body.failed, body.skipped, body.combination, body.results_digest, id});
+       micros(job.execution), body.url, body.check_run_id, body.word, body.passed, body.failed,
+       body.skipped, body.combination, body.results_digest, id});
 }
 
 // Where a nightly report goes that contradicts what is stored under `key`: the later attempt that

@@ -129,8 +129,13 @@ void Relay::note_refusal(std::string_view kind, const net::Response& response) {
                    base::require_string(*body, "detail").value_or(""), clock_.now());
 }
 
-net::Response Relay::ready() {
-  json::array reasons;
+std::string Relay::why_not_writable() {
+  const std::lock_guard lock{ready_mutex_};
+  const base::Time now = clock_.now();
+  if (tried_to_write_at_ && now >= *tried_to_write_at_ &&
+      now - *tried_to_write_at_ < std::chrono::seconds{1})
+    return why_not_writable_;
+  tried_to_write_at_ = now;
   // Leaves nothing, but writes: a full disk lets a statement through that changes no row.
   const auto writable = store_.write([](store::Tx& tx) -> base::Result<void> {
     auto made = tx.execute(
@@ -141,12 +146,15 @@ net::Response Relay::ready() {
     if (!gone) return tl::unexpected(gone.error());
     return {};
   });
+  why_not_writable_ = writable ? std::string{} : writable.error().message;
+  return why_not_writable_;
+}
+
+net::Response Relay::ready() {
+  json::array reasons;
   // Anybody may ask: why is in the log.
-  std::string details;
-  if (!writable) {
-    reasons.emplace_back("store: cannot be written");
-    details = writable.error().message;
-  }
+  const std::string details = why_not_writable();
+  if (!details.empty()) reasons.emplace_back("store: cannot be written");
   const auto list = allowlist_.status();
   if (!list.loaded) reasons.emplace_back("allowlist: not loaded");
   const auto dispatcher = dispatcher_.health();

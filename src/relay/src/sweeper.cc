@@ -97,11 +97,15 @@ void Sweeper::run() {
   std::unique_lock lock{mutex_};
   while (!stopping_) {
     lock.unlock();
-    if (const auto held = lease_.hold(); !held)
-      log::error("sweeper", {{"error", held.error().message}});
-    else if (*held)
-      while (step(clock_.now())) {
-      }
+    // Held anew for each: a mass of silent jobs takes longer than the lease.
+    bool more = true;
+    while (more) {
+      const auto held = lease_.hold();
+      if (!held) log::error("sweeper", {{"error", held.error().message}});
+      more = held && *held && step(clock_.now());
+      const std::lock_guard check{mutex_};
+      more = more && !stopping_;
+    }
     lock.lock();
     wake_.wait_for(lock, options_.interval, [this] { return stopping_; });
   }

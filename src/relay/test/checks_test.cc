@@ -167,6 +167,17 @@ TEST_F(ChecksTest, AnEarlierAttemptSaysNothingOnceALaterOneRuns) {
   EXPECT_THAT(said(), ElementsAre("org/four test in_progress", "org/four test in_progress"));
 }
 
+// GitHub shows the newest check run of a name: under another name the first would stay in progress.
+TEST_F(ChecksTest, AJobKeepsTheNameThatItBeganWith) {
+  event("d-1", labelled({}));
+  report("d-1", "org/four", "in_progress");
+  auto body = callback("d-1", "completed", "success");
+  body["workflow"].as_object()["name"] = "renamed meanwhile";
+  report_body("org/four", body);
+  ASSERT_EQ(bodies().size(), 2U);
+  EXPECT_EQ(bodies()[0].at("name"), bodies()[1].at("name"));
+}
+
 TEST_F(ChecksTest, PushesHaveNoneButThoseOfAPullRequestsTag) {
   event("d-1", test::push("refs/heads/main"), "push");
   report("d-1", "org/four", "in_progress");

@@ -91,6 +91,22 @@ TEST_F(RoutesTest, NotReadyWhenTheStoreCannotBeWritten) {
   EXPECT_THAT(response->body, HasSubstr(R"("reasons":["store: cannot be written")"));
 }
 
+TEST_F(RoutesTest, WhoeverAsksOftenWhetherItIsReadyDoesNotWriteOften) {
+  store::FaultyStore counting{*store_};
+  const auto relay = this->relay(counting);
+  const auto calls_of_one = [&] {
+    const auto before = counting.calls();
+    std::ignore = relay->handle(get("/readyz"));
+    return counting.calls() - before;
+  };
+  EXPECT_GT(calls_of_one(), 0);
+  EXPECT_EQ(calls_of_one(), 0);
+  clock_.advance(1s);
+  EXPECT_GT(calls_of_one(), 0);
+  clock_.advance(-1h);
+  EXPECT_GT(calls_of_one(), 0);
+}
+
 TEST_F(RoutesTest, MetricsCountWhatWasAnswered) {
   const auto relay = this->relay(*store_);
   const auto body = json::serialize(test::pull_request("opened"));

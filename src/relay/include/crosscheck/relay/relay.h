@@ -69,6 +69,8 @@ class Relay {
 
  private:
   [[nodiscard]] net::Response ready();
+  // Why the store cannot be written; empty if it can. Tried once a second at most.
+  [[nodiscard]] std::string why_not_writable();
   [[nodiscard]] net::Response metrics();
   void note_refusal(std::string_view kind, const net::Response& response);
   // What is looked at again and again, until `stop`.
@@ -92,6 +94,9 @@ class Relay {
   std::optional<CallSender> calls_;
   Sweeper sweeper_;
   Metrics metrics_;
+  std::mutex ready_mutex_;
+  std::optional<base::Time> tried_to_write_at_;  // guarded by ready_mutex_, as the next
+  std::string why_not_writable_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
