@@ -29,8 +29,7 @@ class Parser {
   explicit Parser(std::string_view source) : source_{source} {}
 
   Result<Allowlist> parse(const Node& root) {
-    // More likely a write that was cut off than the wish to list nobody.
-    if (root.is(Kind::null)) return fail(root, "there is nothing in it", "`L1: []` lists nobody");
+    if (root.is(Kind::null)) return Allowlist{};
     if (!root.is(Kind::mapping))
       return fail(root, "expected a mapping of levels, found " + describe(root),
                   "begin with `L1:`, `L2:`, `L3:` or `L4:`");

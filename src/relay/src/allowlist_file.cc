@@ -38,6 +38,18 @@ Result<void> write_backends(store::Tx& tx, const Allowlist& list, base::Time now
   return {};
 }
 
+// A file that lost its content is more likely a write that was cut off than the wish to list
+// nobody.
+Result<Allowlist> parse_next(std::string_view text, const std::string& source,
+                             const Allowlist& current) {
+  auto parsed = parse_allowlist(text, source);
+  const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  if (parsed && blank && !current.backends().empty())
+    return base::fail(base::Fault::invalid_input, source + ": there is nothing in it any more",
+                      "write what it lists; `L1: []` lists nobody");
+  return parsed;
+}
+
 }  // namespace
 
 AllowlistFile::AllowlistFile(std::unique_ptr<TextSource> source, store::Store& store,
@@ -114,7 +126,7 @@ Result<void> AllowlistFile::refresh() {
   }
   const std::string digest = base::sha256_hex(*pending_);
   if (digest != seen_digest_) {
-    auto parsed = parse_allowlist(*pending_, source_->name());
+    auto parsed = parse_next(*pending_, source_->name(), *current());
     // Not UTF-8: an engine would refuse the text itself.
     if (auto done = record(base::to_utf8(*pending_), digest, parsed); !done) return done;
     seen_digest_ = digest;

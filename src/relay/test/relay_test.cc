@@ -172,6 +172,22 @@ TEST_F(AllowlistFileTest, TheLastGoodOneStaysInForce) {
   EXPECT_EQ(allowlist_->current()->backends().size(), 1U);
 }
 
+TEST_F(AllowlistFileTest, AFileThatLostItsContentIsNotTheWishToListNobody) {
+  for (const char* text : {"", "\n", " \r\n\t"}) {
+    write(text);
+    const auto polled = allowlist_->poll();
+    ASSERT_FALSE(polled) << '"' << text << '"';
+    EXPECT_THAT(polled.error().message, HasSubstr("there is nothing in it any more"));
+    EXPECT_EQ(allowlist_->current()->backends().size(), 4U);
+    EXPECT_EQ(count("backends WHERE listed = 1"), 4);
+  }
+  for (const char* text : {"# nobody\n", "L1: []\n", ""}) {
+    write(text);
+    EXPECT_TRUE(allowlist_->poll()) << text;
+    EXPECT_TRUE(allowlist_->current()->backends().empty()) << text;
+  }
+}
+
 TEST_F(AllowlistFileTest, ABrokenFirstOneIsAnError) {
   write("L9: []\n");
   AllowlistFile fresh{list_source(), *store_, clock_};
