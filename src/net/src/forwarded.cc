@@ -13,6 +13,8 @@ using Bytes = std::array<std::uint8_t, 16>;
 
 // As IPv6; an IPv4 address is mapped.
 std::optional<Bytes> parse_address(std::string_view text) {
+  // inet_pton would read as far as the NUL, and take the rest for an address too.
+  if (text.find('\0') != std::string_view::npos) return std::nullopt;
   const std::string copy{text};
   Bytes bytes{};
   if (::inet_pton(AF_INET6, copy.c_str(), bytes.data()) == 1) return bytes;

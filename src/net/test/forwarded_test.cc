@@ -42,6 +42,14 @@ TEST(Network, RefusesWhatIsNone) {
     EXPECT_FALSE(Network::parse(text)) << text;
 }
 
+TEST(Network, NothingIsAnAddressThatGoesOnAfterANulCharacter) {
+  using namespace std::string_view_literals;
+  for (const auto text : {"::\0"sv, "::1\0/8"sv, "10.0.0.1\0x"sv, "10.0.0.0\0/8"sv}) {
+    EXPECT_FALSE(Network::parse(text)) << text;
+    EXPECT_FALSE(Network::parse("::/0")->contains(text)) << text;
+  }
+}
+
 TEST(ApplyForwarded, BelievesTrustedProxiesAlone) {
   const std::vector<Network> trusted{*Network::parse("10.0.0.0/8"), *Network::parse("::1")};
   const struct {
