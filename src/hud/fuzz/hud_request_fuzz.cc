@@ -22,6 +22,7 @@ class NoStore final : public store::Store {
   bool wait_for(std::string_view, base::Duration) override { return false; }
   void interrupt() override {}
   [[nodiscard]] store::Engine engine() const override { return store::Engine::sqlite; }
+  [[nodiscard]] std::size_t waiting_writes() const override { return 0; }
 };
 
 }  // namespace

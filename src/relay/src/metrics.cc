@@ -130,6 +130,9 @@ Result<std::string> Metrics::text(store::Store& store, base::Time now,
   for (const DispatchState state : {pending, sending, sent, dead, withdrawn})
     add("crosscheck_forwards{{state=\"{}\"}} {}\n", to_string(state),
         count_of(outbox->forwards_by_state, state));
+  add("# HELP crosscheck_store_waiting_writes Writes of this process that wait for the store.\n"
+      "# TYPE crosscheck_store_waiting_writes gauge\ncrosscheck_store_waiting_writes {}\n",
+      store.waiting_writes());
   add("# HELP crosscheck_relay_lag_seconds How long the oldest dispatch that is due has waited.\n"
       "# TYPE crosscheck_relay_lag_seconds gauge\ncrosscheck_relay_lag_seconds {:.3f}\n",
       seconds_since(outbox->oldest_due, now));

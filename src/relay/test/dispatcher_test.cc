@@ -285,6 +285,7 @@ class InDoubtStore final : public store::Store {
   }
   void interrupt() override { inner_.interrupt(); }
   store::Engine engine() const override { return inner_.engine(); }
+  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
   [[nodiscard]] int writes() const { return writes_; }
 
   int in_doubt_at = 0;
@@ -331,9 +332,9 @@ TEST_P(DispatcherOnEngine, StoppingWaitsForWhatIsBeingSent) {
   auto d = dispatcher(*store_);
   d.start();
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (d.in_flight() == 0 && std::chrono::steady_clock::now() < deadline)
+  while (target_.holding == 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
-  ASSERT_EQ(d.in_flight(), 1U);
+  ASSERT_EQ(target_.holding, 1U);
   std::thread stopping{[&] { d.stop(30s); }};
   target_.held[0]({});
   stopping.join();

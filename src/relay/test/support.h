@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <map>
@@ -194,6 +195,7 @@ class FakeTarget final : public DispatchTarget {
     sent.push_back(dispatch);
     if (hold) {
       held.emplace_back(std::move(done));
+      ++holding;
       return;
     }
     const auto found = answers.find(dispatch.repo.key());
@@ -212,6 +214,7 @@ class FakeTarget final : public DispatchTarget {
   std::map<std::string, Answer> answers;  // by repo key; else sent
   std::vector<Dispatch> sent;
   std::vector<std::function<void(Answer)>> held;
+  std::atomic<std::size_t> holding{0};  // how many `held` has, for another thread to wait for
 };
 
 }  // namespace crosscheck::relay::test

@@ -211,6 +211,7 @@ class HeldStore final : public store::Store {
   }
   void interrupt() override { inner_.interrupt(); }
   store::Engine engine() const override { return inner_.engine(); }
+  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
 
  private:
   store::Store& inner_;

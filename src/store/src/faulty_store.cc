@@ -67,5 +67,6 @@ bool FaultyStore::wait_for(std::string_view channel, base::Duration timeout) {
 }
 void FaultyStore::interrupt() { inner_.interrupt(); }
 Engine FaultyStore::engine() const { return inner_.engine(); }
+std::size_t FaultyStore::waiting_writes() const { return inner_.waiting_writes(); }
 
 }  // namespace crosscheck::store

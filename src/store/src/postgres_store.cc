@@ -644,6 +644,7 @@ class PostgresStore final : public Store {
   }
   void interrupt() override { channels_.interrupt(); }
   Engine engine() const override { return Engine::postgresql; }
+  std::size_t waiting_writes() const override { return queue_.size(); }
 
  private:
   using Job = WriteQueue::Job;

@@ -381,6 +381,7 @@ class SqliteStore final : public Store {
   }
   void interrupt() override { channels_.interrupt(); }
   Engine engine() const override { return Engine::sqlite; }
+  std::size_t waiting_writes() const override { return queue_.size(); }
 
  private:
   using Job = WriteQueue::Job;
@@ -599,7 +600,7 @@ class SqliteStore final : public Store {
   // log has grown long.
   void maybe_checkpoint() {
     if (wal_pages_ < k_checkpoint_idle + checkpoint_backoff_) return;
-    if (wal_pages_ < k_checkpoint_always + checkpoint_backoff_ && !queue_.is_empty()) return;
+    if (wal_pages_ < k_checkpoint_always + checkpoint_backoff_ && queue_.size() > 0) return;
     int in_log = 0;
     int moved = 0;
     const int code = sqlite3_wal_checkpoint_v2(writing_->handle(), nullptr,

@@ -66,13 +66,14 @@ class WriteQueue {
     changed_.notify_one();
   }
 
-  [[nodiscard]] bool is_empty() {
+  // How many wait to be taken.
+  [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock{mutex_};
-    return jobs_.empty();
+    return jobs_.size();
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job*> jobs_;  // guarded by mutex_
   bool closed_ = false;    // guarded by mutex_

@@ -102,12 +102,10 @@ TEST_F(PostgresFaults, AGroupLostInItsCommitIsNeverRetried) {
   ASSERT_OK(write_one(*store_,
                       "CREATE CONSTRAINT TRIGGER dies AFTER INSERT ON v DEFERRABLE INITIALLY "
                       "DEFERRED FOR EACH ROW WHEN (NEW.n = 13) EXECUTE FUNCTION die()"));
-  std::atomic<int> waiting{0};
   std::atomic<int> runs{0};
   std::vector<std::thread> threads;
   const auto in_thread = [&](int n, Fault fault) {
     threads.emplace_back([&, n, fault] {
-      ++waiting;
       EXPECT_FAULT(store_->write([&](Tx& tx) -> Result<void> {
         if (fault == Fault::forbidden) return base::fail(fault, "no");
         runs += n == 13 ? 1 : 0;
@@ -123,7 +121,7 @@ TEST_F(PostgresFaults, AGroupLostInItsCommitIsNeverRetried) {
     in_thread(12, Fault::unavailable);
     in_thread(13, Fault::unavailable);
     in_thread(14, Fault::forbidden);
-    while (waiting < 3) std::this_thread::yield();
+    while (store_->waiting_writes() < 3) std::this_thread::yield();
     return {};
   }));
   for (std::thread& thread : threads) thread.join();

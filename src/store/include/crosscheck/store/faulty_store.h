@@ -33,6 +33,7 @@ class FaultyStore final : public Store {
   [[nodiscard]] bool wait_for(std::string_view channel, base::Duration timeout) override;
   void interrupt() override;
   [[nodiscard]] Engine engine() const override;
+  [[nodiscard]] std::size_t waiting_writes() const override;
 
   // Counts one call; the error it must fail with, if it is the n-th.
   [[nodiscard]] base::Result<void> step();

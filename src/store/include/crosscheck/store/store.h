@@ -127,6 +127,9 @@ class Store {
 
   [[nodiscard]] virtual Engine engine() const = 0;
 
+  // How many bodies of `write` wait in this process for the one that runs now; for a load gauge.
+  [[nodiscard]] virtual std::size_t waiting_writes() const = 0;
+
   // `body` returning a value.
   template <class F>
   [[nodiscard]] auto write_value(F body) {
