@@ -27,7 +27,7 @@ export function ofRepository(payload, fullName) {
   return copy;
 }
 
-// A pull request's event; `change` may set whatever a test needs.
+// A pull request's event, of now; `change` may set whatever a test needs.
 export function pullRequest({
   upstream = 'pytorch/pytorch',
   action = 'opened',
@@ -37,6 +37,7 @@ export function pullRequest({
     payloads('pull_request').find((example) => example.action === action),
     upstream,
   );
+  payload.pull_request.updated_at = `${new Date().toISOString().slice(0, 19)}Z`;
   change(payload);
   return payload;
 }

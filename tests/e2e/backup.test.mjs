@@ -147,11 +147,13 @@ for (const engine of ['sqlite', 'postgresql']) {
     const before = contents(old);
     // As it was before these migrations, which only make what was not there.
     const migrations = join(root, 'src/store/migrations');
-    for (const name of readdirSync(migrations).filter((file) => file >= '0008'))
-      for (const [, kind, made] of readFileSync(join(migrations, name), 'utf8').matchAll(
-        /^CREATE (TABLE|INDEX) (\w+)/gm,
-      ))
+    for (const name of readdirSync(migrations).filter((file) => file >= '0008')) {
+      const text = readFileSync(join(migrations, name), 'utf8');
+      for (const [, kind, made] of text.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm))
         sql(old, `DROP ${kind} ${made}`);
+      for (const [, table, column] of text.matchAll(/^ALTER TABLE (\w+) ADD COLUMN (\w+)/gm))
+        sql(old, `ALTER TABLE ${table} DROP COLUMN ${column}`);
+    }
     sql(old, 'DELETE FROM schema_migrations WHERE version >= 8 RETURNING 1');
     const file = join(folder, 'backup');
     assert.equal(run(['db', 'backup', file, '--db', old]).code, 0);

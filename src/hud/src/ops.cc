@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "crosscheck/base/json.h"
+#include "crosscheck/store/outdated.h"
 #include "crosscheck/store/store.h"
 #include "text.h"
 
@@ -51,17 +52,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> k_states{
      {"withdrawn", "taken back before they were sent"}}};
 
 Result<void> read_dead_letters(store::Tx& tx, Ops& ops) {
-  // A newer commit of its pull request, or its end, makes a dispatch pointless: as the relay has
-  // it.
   auto rows = tx.query(
-      "SELECT x.id, d.delivery_id, d.event_type, d.pr_number, d.head_sha, x.repo, x.level, "
-      "x.attempts, x.uncertain, x.last_error, x.created_at, "
-      "CASE WHEN d.body IS NULL THEN 1 ELSE 0 END, "
-      "CASE WHEN d.event_type = 'pull_request' AND EXISTS (SELECT 1 FROM deliveries n WHERE "
-      "n.event_type = 'pull_request' AND n.pr_number = d.pr_number AND n.id > d.id AND "
-      "n.action IN ('synchronize', 'closed')) THEN 1 ELSE 0 END "
-      "FROM dispatches x JOIN deliveries d ON d.id = x.delivery WHERE x.state = 'dead' "
-      "ORDER BY x.id DESC LIMIT $1",
+      fmt::format(
+          "SELECT x.id, d.delivery_id, d.event_type, d.pr_number, d.head_sha, x.repo, x.level, "
+          "x.attempts, x.uncertain, x.last_error, x.created_at, "
+          "CASE WHEN d.body IS NULL THEN 1 ELSE 0 END, "
+          "CASE WHEN {} THEN 1 ELSE 0 END "
+          "FROM dispatches x JOIN deliveries d ON d.id = x.delivery WHERE x.state = 'dead' "
+          "ORDER BY x.id DESC LIMIT $1",
+          store::is_superseded("d.id")),
       {k_ops_rows});
   if (!rows) return tl::unexpected(rows.error());
   for (const auto& row : *rows) {
@@ -87,15 +86,16 @@ Result<void> read_dead_letters(store::Tx& tx, Ops& ops) {
 }
 
 Result<void> read_dead_calls(store::Tx& tx, Ops& ops) {
-  auto rows = tx.query(
-      "SELECT c.id, d.delivery_id, d.event_type, d.pr_number, d.head_sha, c.repo, c.kind, c.says, "
-      "c.attempts, c.uncertain, c.last_error, c.created_at, "
-      // A later state of the same check run makes it pointless: as the relay has it.
-      "CASE WHEN c.kind = 'create_check_run' AND EXISTS (SELECT 1 FROM github_calls n WHERE "
-      "n.subject = c.subject AND n.id > c.id) THEN 'superseded' WHEN c.payload = '{}' THEN "
-      "'past retention' ELSE '' END FROM github_calls c "
-      "JOIN deliveries d ON d.id = c.delivery WHERE c.state = 'dead' ORDER BY c.id DESC LIMIT $1",
-      {k_ops_rows});
+  auto rows =
+      tx.query(fmt::format("SELECT github_calls.id, d.delivery_id, d.event_type, d.pr_number, "
+                           "d.head_sha, repo, kind, "
+                           "says, attempts, uncertain, last_error, created_at, "
+                           "CASE WHEN {} THEN 'superseded' WHEN payload = '{{}}' THEN "
+                           "'past retention' ELSE '' END FROM github_calls "
+                           "JOIN deliveries d ON d.id = github_calls.delivery WHERE state = 'dead' "
+                           "ORDER BY github_calls.id DESC LIMIT $1",
+                           store::k_is_replaced),
+               {k_ops_rows});
   if (!rows) return tl::unexpected(rows.error());
   for (const auto& row : *rows)
     ops.dead_letters.push_back({.kind = "call",

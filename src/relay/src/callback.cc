@@ -111,8 +111,7 @@ Result<std::optional<StoredJob>> find_job(store::Tx& tx, const Key& key) {
   Job job;
   job.state = parse_job_state(row.text(1)).value_or(JobState::completed);
   job.conclusion = row.optional_text(2);
-  if (const auto by = row.optional_text(3))
-    job.concluded_by = *by == "relay" ? ConcludedBy::relay : ConcludedBy::downstream;
+  job.concluded_by = parse_concluded_by(row.optional_text(3).value_or(""));
   job.completed_first = row.integer(4) != 0;
   job.started_at = row.optional_time(5);
   job.completed_at = row.optional_time(6);

@@ -71,9 +71,7 @@ Result<std::optional<JobRow>> read_job(store::Tx& tx, std::int64_t id) {
   show.pr_number = row.integer(8);
   show.job.state = parse_job_state(row.text(9)).value_or(JobState::completed);
   show.job.conclusion = row.optional_text(10);
-  if (const auto by = row.optional_text(11))
-    show.job.concluded_by =
-        *by == to_string(ConcludedBy::relay) ? ConcludedBy::relay : ConcludedBy::downstream;
+  show.job.concluded_by = parse_concluded_by(row.optional_text(11).value_or(""));
   show.job.started_at = row.optional_time(12);
   show.job.completed_at = row.optional_time(13);
   if (const auto us = row.optional_integer(14)) show.job.execution = base::Duration{*us};
@@ -237,7 +235,7 @@ Result<void> note_pull_request(store::Tx& tx, const UpstreamEvent& event, Time n
       "$4, $5) ON CONFLICT (number) DO UPDATE SET is_open = $2, labels = $3, own_branch = $4, "
       "said_at = $5 WHERE pull_requests.said_at <= $5",
       {*event.pr_number, event.pr_is_open, json::serialize(labels), event.own_branch,
-       event.pr_updated_at.value_or(now)});
+       event.said_at.value_or(now)});
   if (!noted) return tl::unexpected(noted.error());
   return {};
 }

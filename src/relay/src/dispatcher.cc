@@ -79,7 +79,7 @@ class Dispatches final : public Outgoing {
   const Table table_{.name = "dispatches",
                      .columns = "delivery, repo",
                      .channel = std::string{k_dispatch_channel},
-                     .outdated = std::string{k_superseded},
+                     .outdated = superseded(),
                      .outdated_reason = std::string{k_superseded_reason}};
   DispatchTarget& target_;
   Deliveries deliveries_;

@@ -28,6 +28,15 @@ std::optional<std::string> optional_text(const json::value& body, std::string_vi
   return base::to_utf8(value->as_string(), limit);
 }
 
+// A commit or a ref: upstream never leaves one empty.
+Result<std::string> require_text(const json::value& body, std::string_view path) {
+  const auto text = base::require_string(body, path);
+  if (!text) return tl::unexpected(text.error());
+  if (text->empty())
+    return base::fail(base::Fault::invalid_input, std::string{path} + ": must not be empty");
+  return base::to_utf8(*text, k_text_limit);
+}
+
 bool is_zero_sha(std::string_view sha) {
   return !sha.empty() && sha.find_first_not_of('0') == std::string_view::npos;
 }
@@ -47,6 +56,14 @@ std::optional<std::vector<std::string>> changed_files(const json::value& body) {
     }
   }
   return files;
+}
+
+// GitHub says a push's time in seconds since 1970.
+std::optional<base::Time> pushed_at(const json::value& body) {
+  constexpr std::int64_t k_latest = 253'402'300'799;  // the year 9999
+  const auto seconds = base::require_int(body, "repository.pushed_at");
+  if (!seconds || *seconds < 1 || *seconds > k_latest) return std::nullopt;
+  return base::Time{std::chrono::seconds{*seconds}};
 }
 
 // "ciflow/trunk/123" belongs to pull request 123.
@@ -70,14 +87,18 @@ Result<UpstreamEvent> read_pull_request(const json::value& body) {
   event.action = std::move(*action);
   const auto number = base::require_int(body, "pull_request.number");
   if (!number) return tl::unexpected(number.error());
+  if (*number < 1)
+    return base::fail(
+        base::Fault::invalid_input,
+        "pull_request.number: expected a number from 1, found " + std::to_string(*number));
   event.pr_number = *number;
   for (const auto& [path, into] : {std::pair{"pull_request.head.sha", &event.head_sha},
                                    std::pair{"pull_request.head.ref", &event.head_ref},
                                    std::pair{"pull_request.base.sha", &event.base_sha},
                                    std::pair{"pull_request.base.ref", &event.base_ref}}) {
-    auto text = base::require_string(body, path);
+    auto text = require_text(body, path);
     if (!text) return tl::unexpected(text.error());
-    *into = base::to_utf8(*text, k_text_limit);
+    *into = *std::move(text);
   }
   event.pr_title = optional_text(body, "pull_request.title", k_title_limit);
   event.pr_is_open = optional_text(body, "pull_request.state").value_or("open") != "closed" &&
@@ -87,7 +108,7 @@ Result<UpstreamEvent> read_pull_request(const json::value& body) {
   if (home && head && base::to_lower_ascii(*home) == base::to_lower_ascii(*head))
     event.own_branch = base::to_lower_ascii(*event.head_ref);
   if (const auto text = optional_text(body, "pull_request.updated_at"))
-    if (const auto time = base::parse_rfc3339(*text)) event.pr_updated_at = *time;
+    if (const auto time = base::parse_rfc3339(*text)) event.said_at = *time;
   if (const auto* labels = base::find(body, "pull_request.labels");
       labels != nullptr && labels->is_array())
     for (const json::value& label : labels->get_array())
@@ -101,9 +122,9 @@ Result<UpstreamEvent> read_push(const json::value& body) {
   for (const auto& [path, into] :
        {std::pair{"ref", &event.git_ref}, std::pair{"after", &event.head_sha},
         std::pair{"before", &event.base_sha}}) {
-    auto text = base::require_string(body, path);
+    auto text = require_text(body, path);
     if (!text) return tl::unexpected(text.error());
-    *into = base::to_utf8(*text, k_text_limit);
+    *into = *std::move(text);
   }
   std::string_view name = *event.git_ref;
   constexpr std::string_view heads = "refs/heads/";
@@ -116,6 +137,7 @@ Result<UpstreamEvent> read_push(const json::value& body) {
   }
   event.head_ref = std::string{name};
   event.changed_files = changed_files(body);
+  event.said_at = pushed_at(body);
   return event;
 }
 

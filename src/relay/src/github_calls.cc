@@ -9,6 +9,7 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/relay/check_run.h"
+#include "crosscheck/store/outdated.h"
 #include "github_answer.h"
 
 namespace crosscheck::relay {
@@ -22,12 +23,7 @@ constexpr std::array<std::string_view, 4> k_kinds{"create_check_run", "rerun_fai
 constexpr int k_page = 100;
 constexpr int k_most_pages = 100;
 
-// Condition on a row of `github_calls`: a later check run of the same subject was queued.
-constexpr std::string_view k_outdated =
-    "github_calls.kind = 'create_check_run' AND EXISTS (SELECT 1 FROM github_calls n WHERE "
-    "n.order_key = github_calls.order_key AND n.subject = github_calls.subject "
-    "AND n.id > github_calls.id)";
-constexpr std::string_view k_outdated_reason = "a later state of the same check run took its place";
+constexpr std::string_view k_replaced_reason = "a later state of the same check run took its place";
 
 // No earlier call of the same order is still to leave.
 constexpr std::string_view k_in_order =
@@ -126,7 +122,7 @@ class Calls final : public Outgoing {
       const Backend* backend = allowlist->find(shown->repo);
       if (backend == nullptr || backend->level < Level::L3) continue;
       if (!seen.emplace(shown->repo.key(), shown->run_id).second) continue;
-      if (auto queued = queue_call(
+      if (auto queued = queue_once(
               tx, rerun_of(CallKind::rerun, rows->front().integer(1), backend->repo, shown->run_id),
               now);
           !queued)
@@ -142,8 +138,8 @@ class Calls final : public Outgoing {
                      .columns = "kind, repo, payload, delivery, says",
                      .channel = std::string{k_call_channel},
                      .ready = std::string{k_in_order},
-                     .outdated = std::string{k_outdated},
-                     .outdated_reason = std::string{k_outdated_reason}};
+                     .outdated = std::string{store::k_is_replaced},
+                     .outdated_reason = std::string{k_replaced_reason}};
   CallTarget& target_;
   const AllowlistFile& allowlist_;
 };
@@ -181,19 +177,28 @@ Result<bool> queue_call(store::Tx& tx, const GithubCall& call, base::Time now) {
     auto withdrawn = tx.execute(
         "UPDATE github_calls SET state = 'withdrawn', last_error = $1 WHERE order_key = $2 AND "
         "subject = $3 AND id < $4 AND state = 'pending'",
-        {k_outdated_reason, call.order_key, call.subject, added->front().integer(0)});
+        {k_replaced_reason, call.order_key, call.subject, added->front().integer(0)});
     if (!withdrawn) return tl::unexpected(withdrawn.error());
   }
   tx.notify(k_call_channel);
   return true;
 }
 
+Result<bool> queue_once(store::Tx& tx, const GithubCall& call, base::Time now) {
+  auto waiting = tx.query(
+      "SELECT 1 FROM github_calls WHERE order_key = $1 AND state IN ('pending', 'sending') LIMIT 1",
+      {call.order_key});
+  if (!waiting) return tl::unexpected(waiting.error());
+  if (!waiting->empty()) return false;
+  return queue_call(tx, call, now);
+}
+
 Result<std::int64_t> arm_calls_again(store::Tx& tx, std::string_view condition,
                                      const store::Parameter& value, base::Time now) {
   auto armed = tx.execute(
       fmt::format("UPDATE github_calls SET state = 'pending', uncertain = 0, not_before = $2, "
-                  "created_at = $2 WHERE state = 'dead' AND payload <> '{{}}' AND {} AND NOT ({})",
-                  condition, k_outdated),
+                  "created_at = $2 WHERE state = 'dead' AND payload <> '{{}}' AND {} AND NOT {}",
+                  condition, store::k_is_replaced),
       {value, now});
   if (armed && *armed > 0) tx.notify(k_call_channel);
   return armed;

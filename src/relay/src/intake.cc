@@ -13,6 +13,8 @@
 #include "crosscheck/relay/dispatcher.h"
 #include "crosscheck/relay/github_calls.h"
 #include "crosscheck/relay/rerun.h"
+#include "crosscheck/store/outdated.h"
+#include "superseded.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -38,6 +40,14 @@ bool is_deeper_than(int levels, const json::value& value) {
 
 net::Response ignored(std::string_view reason) {
   return answer_json(200, {{"ignored", true}, {"reason", reason}});
+}
+
+// An event that arrives after a newer one which makes it pointless.
+Result<bool> is_outdated(store::Tx& tx, const UpstreamEvent& event, std::int64_t delivery) {
+  if (event.type != "pull_request") return false;
+  const auto rows = tx.query("SELECT 1 WHERE " + store::is_superseded("$1"), {delivery});
+  if (!rows) return tl::unexpected(rows.error());
+  return !rows->empty();
 }
 
 }  // namespace
@@ -76,13 +86,12 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
   return store.write_value([&](store::Tx& tx) -> Result<Accepted> {
     auto inserted = tx.query(
         "INSERT INTO deliveries (delivery_id, event_type, action, pr_number, pr_title, head_sha, "
-        "head_ref, base_sha, base_ref, git_ref, sender, labels, body, received_at) VALUES ($1, $2, "
-        "$3, "
-        "$4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (delivery_id) DO NOTHING "
-        "RETURNING id",
+        "head_ref, base_sha, base_ref, git_ref, sender, labels, body, received_at, said_at) VALUES "
+        "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
+        "ON CONFLICT (delivery_id) DO NOTHING RETURNING id",
         {delivery_id, event.type, event.action.empty() ? std::nullopt : std::optional{event.action},
          event.pr_number, event.pr_title, event.head_sha, event.head_ref, event.base_sha,
-         event.base_ref, event.git_ref, event.sender, labels, bytes, now});
+         event.base_ref, event.git_ref, event.sender, labels, bytes, now, event.said_at});
     if (!inserted) return tl::unexpected(inserted.error());
     if (inserted->empty()) {
       const auto again = accept_again(tx, delivery_id, now);
@@ -96,20 +105,27 @@ Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
     if (event.supersedes()) {
       auto withdrawn = tx.execute(
           "UPDATE dispatches SET state = 'withdrawn', last_error = $1 WHERE state = 'pending' AND "
-          "delivery IN (SELECT id FROM deliveries WHERE event_type = 'pull_request' "
-          "AND pr_number = $2 AND id < $3)",
+          "delivery IN (SELECT o.id FROM deliveries o JOIN deliveries n ON n.id = $3 WHERE "
+          "o.event_type = 'pull_request' AND o.pr_number = $2 AND " +
+              std::string{store::k_is_newer} + ")",
           {"superseded by " + event.action + " (delivery " + std::string{delivery_id} + ")",
            event.pr_number, accepted.event});
       if (!withdrawn) return tl::unexpected(withdrawn.error());
     }
+    const auto outdated = is_outdated(tx, event, accepted.event);
+    if (!outdated) return tl::unexpected(outdated.error());
+    accepted.superseded = *outdated;
     for (const Backend& backend : allowlist.backends()) {
       if (!wants(backend, event)) continue;
       auto queued = tx.execute(
           "INSERT INTO dispatches (delivery, repo_key, repo, level, device, state, not_before, "
-          "created_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6, $6)",
+          "created_at, last_error) VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)",
           {accepted.event, backend.repo.key(), backend.repo.full_name(), to_string(backend.level),
-           backend.device.empty() ? std::nullopt : std::optional{backend.device}, now});
+           backend.device.empty() ? std::nullopt : std::optional{backend.device},
+           accepted.superseded ? "withdrawn" : "pending", now,
+           accepted.superseded ? std::optional{k_superseded_reason} : std::nullopt});
       if (!queued) return tl::unexpected(queued.error());
+      if (accepted.superseded) continue;
       ++accepted.dispatches;
       if (checks == nullptr) continue;
       if (auto opened = open_stable_check(tx, backend, event, accepted.event, checks->stable, now);
@@ -178,6 +194,7 @@ net::Response IntakeHandler::handle(const net::Request& request) {
                         {"action", event->action},
                         {"pr", event->pr_number.value_or(0)},
                         {"dispatches", accepted->dispatches},
+                        {"superseded", accepted->superseded},
                         {"duplicate", accepted->duplicate}});
   json::object answer{{"ok", true}, {"event", accepted->event}};
   if (accepted->duplicate) {
@@ -186,6 +203,7 @@ net::Response IntakeHandler::handle(const net::Request& request) {
     return answer_json(200, answer);
   }
   answer["dispatches"] = accepted->dispatches;
+  if (accepted->superseded) answer["superseded"] = true;
   return answer_json(202, answer);
 }
 

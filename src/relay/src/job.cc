@@ -36,6 +36,12 @@ std::string_view to_string(ConcludedBy by) {
   return by == ConcludedBy::downstream ? "downstream" : "relay";
 }
 
+std::optional<ConcludedBy> parse_concluded_by(std::string_view name) {
+  if (name == "downstream") return ConcludedBy::downstream;
+  if (name == "relay") return ConcludedBy::relay;
+  return std::nullopt;
+}
+
 std::string_view to_string(Effect effect) {
   switch (effect) {
     case Effect::advanced:

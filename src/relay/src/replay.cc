@@ -67,7 +67,7 @@ Result<void> refuse_report(store::Tx& tx, std::int64_t id) {
 
 // Why one dispatch stays as it is.
 Result<void> refuse_one(store::Tx& tx, std::int64_t id) {
-  auto rows = tx.query("SELECT state, repo, CASE WHEN " + std::string{k_superseded} +
+  auto rows = tx.query("SELECT state, repo, CASE WHEN " + superseded() +
                            " THEN 1 ELSE 0 END FROM dispatches WHERE id = $1",
                        {id});
   if (!rows) return tl::unexpected(rows.error());
@@ -94,7 +94,7 @@ Result<std::int64_t> arm_again(store::Tx& tx, std::string_view condition,
           std::string{condition} +
           " AND EXISTS (SELECT 1 FROM deliveries b WHERE b.id = dispatches.delivery "
           "AND b.body IS NOT NULL) AND NOT " +
-          std::string{k_superseded},
+          superseded(),
       {value, now});
   if (armed && *armed > 0) tx.notify(k_dispatch_channel);
   return armed;

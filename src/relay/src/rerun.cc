@@ -36,26 +36,15 @@ Result<Asked> once(store::Store& store, std::string_view delivery_id, std::strin
   });
 }
 
-// A run that is about to be started again is not asked for twice.
-Result<bool> is_waiting(store::Tx& tx, const GithubCall& call) {
-  auto rows =
-      tx.query("SELECT 1 FROM github_calls WHERE order_key = $1 AND state = 'pending' LIMIT 1",
-               {call.order_key});
-  if (!rows) return tl::unexpected(rows.error());
-  return !rows->empty();
-}
-
 Result<std::vector<std::string>> queue_reruns(store::Tx& tx, std::int64_t delivery,
                                               const base::RepoName& repo,
                                               const std::vector<std::string>& run_ids,
                                               base::Time now) {
-  for (const std::string& run_id : run_ids) {
-    const auto call = rerun_of(CallKind::rerun_failed_jobs, delivery, repo, run_id);
-    const auto waiting = is_waiting(tx, call);
-    if (!waiting) return tl::unexpected(waiting.error());
-    if (*waiting) continue;
-    if (auto queued = queue_call(tx, call, now); !queued) return tl::unexpected(queued.error());
-  }
+  for (const std::string& run_id : run_ids)
+    if (auto queued =
+            queue_once(tx, rerun_of(CallKind::rerun_failed_jobs, delivery, repo, run_id), now);
+        !queued)
+      return tl::unexpected(queued.error());
   return std::vector<std::string>{repo.full_name()};
 }
 
@@ -103,6 +92,9 @@ Result<Asked> accept_rerun(store::Store& store, const Allowlist& allowlist,
   if (type == "check_suite") {
     const auto suite = base::require_int(body, "check_suite.id");
     if (!suite) return ignore("no check suite: " + suite.error().message);
+    if (*suite < 1)
+      return base::fail(base::Fault::invalid_input,
+                        fmt::format("check_suite.id: expected a number from 1, found {}", *suite));
     return once(store, delivery_id, type, action, now,
                 [&](store::Tx& tx, std::int64_t delivery) -> Result<std::vector<std::string>> {
                   GithubCall call{.kind = CallKind::list_check_suite,
@@ -112,7 +104,7 @@ Result<Asked> accept_rerun(store::Store& store, const Allowlist& allowlist,
                   call.order_key = call.subject;
                   call.says = fmt::format("rerun for {}", delivery);
                   call.payload = json::serialize(json::object{{"suite", *suite}});
-                  if (auto queued = queue_call(tx, call, now); !queued)
+                  if (auto queued = queue_once(tx, call, now); !queued)
                     return tl::unexpected(queued.error());
                   return std::vector<std::string>{};
                 });

@@ -309,6 +309,18 @@ TEST_F(StableCheckTest, SaysAtOnceThatNothingWasDispatched) {
   EXPECT_EQ(bodies("stable_check").back().at("conclusion").as_string(), "failure");
 }
 
+TEST_F(StableCheckTest, IsNotOpenedForACommitThatArrivesAfterItsSuccessor) {
+  auto newer = labelled({}, 7, "synchronize");
+  test::pr_of(newer)["updated_at"] = "2026-11-30T20:00:01Z";
+  event("d-2", newer);
+  auto older = labelled({}, 7, "opened");
+  test::pr_of(older)["updated_at"] = "2026-11-30T20:00:00Z";
+  test::pr_of(older)["head"].as_object()["sha"] = std::string(40, '9');
+  event("d-1", older);
+  EXPECT_THAT(said("stable_check"), ElementsAre("org/four queued 1"));
+  EXPECT_EQ(bodies("stable_check")[0].at("head_sha").as_string(), test::k_sha);
+}
+
 TEST_F(StableCheckTest, SaysNothingOfWhatAShadowKeptBack) {
   event("d-1", labelled({}));
   const auto before = said("stable_check").size();

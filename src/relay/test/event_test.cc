@@ -49,6 +49,24 @@ TEST(Route, PushesButDeletions) {
   EXPECT_EQ(routed("push", body), Route::ignore);
 }
 
+TEST(ReadEvent, TheTimeThatUpstreamGivesIt) {
+  using namespace std::chrono_literals;
+  auto pr = pull_request("opened");
+  EXPECT_EQ(read_event("pull_request", pr)->said_at, std::nullopt);
+  pr["pull_request"].as_object()["updated_at"] = "2026-11-30T20:00:01Z";
+  EXPECT_EQ(read_event("pull_request", pr)->said_at, base::Time{1'796'068'801s});
+  auto pushed = push("refs/heads/main");
+  EXPECT_EQ(read_event("push", pushed)->said_at, std::nullopt);
+  for (const auto& [said, at] :
+       {std::pair{base::json::value(1'796'068'801), std::optional{base::Time{1'796'068'801s}}},
+        std::pair{base::json::value("2026-11-30T20:00:01Z"), std::optional<base::Time>{}},
+        std::pair{base::json::value(INT64_MAX), std::optional<base::Time>{}},
+        std::pair{base::json::value(-1), std::optional<base::Time>{}}}) {
+    pushed["repository"].as_object()["pushed_at"] = said;
+    EXPECT_EQ(read_event("push", pushed)->said_at, at) << said;
+  }
+}
+
 TEST(Route, OtherRepositoriesAreIgnored) {
   auto body = pull_request("opened");
   for (const base::json::value& repository :

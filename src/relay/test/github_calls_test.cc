@@ -221,6 +221,49 @@ TEST_F(CallsTest, ASuitesRunsAreStartedAgainOnceEachAndOnlyFromL3On) {
   EXPECT_EQ(count("github_calls WHERE state = 'dead'"), 1);
 }
 
+TEST_P(CallsOnEngine, ASuiteThatIsAskedForAgainAtOnceStartsItsRunsOnce) {
+  const auto ask = [&](const std::string& delivery, std::int64_t suite) {
+    const auto asked =
+        accept_rerun(*store_, *allowlist_->current(), options_, delivery, "check_suite",
+                     json::object{{"check_suite", {{"id", suite}}}}, clock_.now());
+    EXPECT_TRUE(asked) << asked.error().message;
+  };
+  ask("s-1", 5);
+  ask("s-2", 5);
+  EXPECT_EQ(count("github_calls"), 1) << "what is still to be listed is not asked for twice";
+  // Another suite with the same run, and the first once more while its runs wait to be started.
+  ask("s-3", 6);
+  Answer listed;
+  listed.content = json::serialize(
+      json::array{json::object{{"name", "crcr/org/three/CI/a"}, {"external_id", "77:7"}}});
+  target_.hold = true;
+  settle();
+  ask("s-4", 5);
+  EXPECT_EQ(count("github_calls"), 2) << "one is being listed";
+  ASSERT_EQ(target_.held.size(), 2U);
+  for (const auto& done : std::exchange(target_.held, {})) done(listed);
+  settle();
+  EXPECT_EQ(count("github_calls WHERE kind = 'rerun'"), 1);
+  ask("s-5", 5);
+  settle();
+  ASSERT_EQ(target_.held.size(), 2U) << "the re-run, and the list";
+  target_.held[1](listed);
+  settle();
+  EXPECT_EQ(count("github_calls WHERE kind = 'list_check_suite'"), 3);
+  EXPECT_EQ(count("github_calls WHERE kind = 'rerun'"), 1) << "it was being started";
+}
+
+TEST_F(CallsTest, ASuiteHasANumber) {
+  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{0}}) {
+    const auto asked = accept_rerun(*store_, *allowlist_->current(), options_, "s-1", "check_suite",
+                                    json::object{{"check_suite", {{"id", id}}}}, clock_.now());
+    ASSERT_FALSE(asked);
+    EXPECT_EQ(asked.error().fault, base::Fault::invalid_input);
+    EXPECT_THAT(asked.error().message, HasSubstr("check_suite.id"));
+  }
+  EXPECT_EQ(count("deliveries"), 0);
+}
+
 TEST_F(CallsTest, OneCheckRunsRunIsStartedAgain) {
   const auto ask = [&](const std::string& delivery, const std::string& name,
                        const json::value& external_id) {

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <deque>
 #include <thread>
 
 #include "crosscheck/store/faulty_store.h"
@@ -105,6 +107,77 @@ TEST_P(IntakeOnEngine, ANewerCommitWithdrawsWhatWasNotSent) {
               ElementsAre("pending", "pending"));
 }
 
+json::object pull_request_at(std::string_view action, std::string_view updated_at) {
+  auto body = pull_request(action);
+  if (!updated_at.empty()) body["pull_request"].as_object()["updated_at"] = updated_at;
+  return body;
+}
+
+// Two events in the order of their arrival, and what becomes of either's dispatch.
+struct Order {
+  const char* name;
+  std::string_view first_action, first_at;
+  std::string_view second_action, second_at;
+  std::string_view first, second;  // states
+};
+constexpr std::string_view k_at = "2026-11-30T20:00:00Z";
+constexpr std::string_view k_later = "2026-11-30T20:00:01Z";
+constexpr std::array<Order, 9> k_orders{{
+    {"in order", "synchronize", k_at, "synchronize", k_later, "withdrawn", "pending"},
+    {"the older arrives late", "synchronize", k_later, "synchronize", k_at, "pending", "withdrawn"},
+    {"at the same time", "synchronize", k_at, "synchronize", k_at, "withdrawn", "pending"},
+    {"opening arrives late", "synchronize", k_later, "opened", k_at, "pending", "withdrawn"},
+    {"the end arrives late", "reopened", k_later, "closed", k_at, "pending", "pending"},
+    {"after the end", "closed", k_later, "synchronize", k_at, "pending", "withdrawn"},
+    {"no times", "opened", "", "synchronize", "", "withdrawn", "pending"},
+    {"only the first has a time", "opened", k_later, "synchronize", "", "withdrawn", "pending"},
+    {"only the second has a time", "opened", "", "synchronize", k_at, "withdrawn", "pending"},
+}};
+
+TEST_P(IntakeOnEngine, WhichEventIsTheNewerIsAMatterOfItsOwnTime) {
+  list("L2: [org/two]\n");
+  int number = 0;
+  for (const Order& order : k_orders) {
+    SCOPED_TRACE(order.name);
+    ++number;
+    const auto send = [&](const std::string& which, std::string_view action, std::string_view at) {
+      auto body = pull_request_at(action, at);
+      body["pull_request"].as_object()["number"] = number;
+      return handle(webhook(json::serialize(body), "pull_request", which + std::to_string(number)));
+    };
+    EXPECT_THAT(send("first ", order.first_action, order.first_at).body,
+                HasSubstr(R"("dispatches":1})"));
+    EXPECT_THAT(send("second ", order.second_action, order.second_at).body,
+                HasSubstr(order.second == "pending" ? R"("dispatches":1})"
+                                                    : R"("dispatches":0,"superseded":true})"));
+    EXPECT_THAT(rows("SELECT state FROM dispatches WHERE delivery IN (SELECT id FROM deliveries "
+                     "WHERE pr_number = $1) ORDER BY id",
+                     1, {number}),
+                ElementsAre(order.first, order.second));
+  }
+  EXPECT_EQ(count("dispatches WHERE state = 'withdrawn' AND last_error LIKE 'superseded by %'"),
+            count("dispatches WHERE state = 'withdrawn'"));
+}
+
+// Redelivered, it comes a second time: what died of it stays dead.
+TEST_P(IntakeOnEngine, WhatANewerCommitSupersededIsNotArmedAgainWhateverArrivedFirst) {
+  list("L2: [org/two]\n");
+  const auto older =
+      webhook(json::serialize(pull_request_at("synchronize", k_at)), "pull_request", "older");
+  const auto newer =
+      webhook(json::serialize(pull_request_at("synchronize", k_later)), "pull_request", "newer");
+  EXPECT_EQ(handle(newer).status, 202);
+  EXPECT_EQ(handle(older).status, 202);
+  ASSERT_TRUE(store_->write([](store::Tx& tx) -> base::Result<void> {
+    auto done = tx.execute("UPDATE dispatches SET state = 'dead'");
+    if (!done) return tl::unexpected(done.error());
+    return {};
+  }));
+  EXPECT_THAT(handle(older).body, HasSubstr(R"("armed_again":0)"));
+  EXPECT_THAT(handle(newer).body, HasSubstr(R"("armed_again":1)"));
+  EXPECT_THAT(states(), ElementsAre("org/two|pending", "org/two|dead"));
+}
+
 TEST_F(IntakeTest, FiltersDecideWhoGetsADispatch) {
   list(
       "L2:\n  - org/nightly: {events: [nightly]}\n  - org/main: {branches: [main]}\n"
@@ -138,6 +211,7 @@ TEST_F(IntakeTest, BadRequestsAreRefusedWithAReason) {
     const char* says;
   };
   std::vector<Case> cases;
+  std::deque<std::string> fields;  // that cases point at
   for (const std::string event : {"pull_request", "push", "check_run", "check_suite"}) {
     auto unsigned_ = webhook(good, event);
     unsigned_.headers.set("X-Hub-Signature-256", "");
@@ -180,6 +254,23 @@ TEST_F(IntakeTest, BadRequestsAreRefusedWithAReason) {
   cases.push_back({"no head", webhook(json::serialize(no_head)), 400, "pull_request.head"});
   no_head["pull_request"] = json::array{};
   cases.push_back({"no pull request", webhook(json::serialize(no_head)), 400, "pull_request"});
+  for (const std::int64_t number : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    auto odd = pull_request("opened");
+    odd["pull_request"].as_object()["number"] = number;
+    cases.push_back({"odd number", webhook(json::serialize(odd)), 400, "pull_request.number"});
+  }
+  for (const std::string side : {"head", "base"})
+    for (const std::string field : {"sha", "ref"}) {
+      auto odd = pull_request("synchronize");
+      odd["pull_request"].as_object()[side].as_object()[field] = "";
+      fields.push_back("pull_request." + side + "." + field);
+      cases.push_back({"empty", webhook(json::serialize(odd)), 400, fields.back().c_str()});
+    }
+  for (const char* field : {"ref", "after", "before"}) {
+    auto odd = push("refs/heads/x");
+    odd[field] = "";
+    cases.push_back({"empty", webhook(json::serialize(odd), "push"), 400, field});
+  }
   auto no_ref = push("refs/heads/x");
   no_ref["ref"] = 7;
   cases.push_back({"no ref", webhook(json::serialize(no_ref), "push"), 400, "ref"});

@@ -52,6 +52,13 @@ struct Case {
   std::optional<Job> after;  // nothing: as before
 };
 
+TEST(ConcludedByName, IsReadAsItIsWritten) {
+  for (const auto by : {ConcludedBy::downstream, ConcludedBy::relay})
+    EXPECT_EQ(parse_concluded_by(to_string(by)), by);
+  EXPECT_EQ(parse_concluded_by("Relay"), std::nullopt);
+  EXPECT_EQ(parse_concluded_by(""), std::nullopt);
+}
+
 TEST(Advance, EveryPairOfStateAndReport) {
   const auto refused = [](Refusal refusal) { return tl::unexpected(refusal); };
   Job first;

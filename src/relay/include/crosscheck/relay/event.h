@@ -28,11 +28,11 @@ struct UpstreamEvent {
   std::optional<std::string> git_ref;  // of a push: the whole ref
   std::optional<std::string> sender;
   std::vector<std::string> labels;
-  // Of a pull request: its state after the event, its head where that is a branch of the upstream
-  // itself (lower case), and the time upstream gives it.
+  // Of a pull request: its state after the event, and its head where that is a branch of the
+  // upstream itself (lower case).
   bool pr_is_open = true;
   std::optional<std::string> own_branch;
-  std::optional<base::Time> pr_updated_at;
+  std::optional<base::Time> said_at;  // upstream's time of it
   std::optional<std::vector<std::string>>
       changed_files;  // of a push; nothing when not all are known
 

@@ -50,6 +50,10 @@ struct GithubCall {
 // that have not left are withdrawn: GitHub shows only the newest. Whether it is new.
 [[nodiscard]] base::Result<bool> queue_call(store::Tx& tx, const GithubCall& call, base::Time now);
 
+// The same for what a person asks for: while a call of the same order is still to leave, a second
+// is not asked for.
+[[nodiscard]] base::Result<bool> queue_once(store::Tx& tx, const GithubCall& call, base::Time now);
+
 // Puts dead calls for which `condition` holds (SQL on a row of `github_calls`, `value` its $1) back
 // into the outbox, but those that a newer one replaced. How many.
 [[nodiscard]] base::Result<std::int64_t> arm_calls_again(store::Tx& tx, std::string_view condition,

@@ -23,9 +23,11 @@ struct Accepted {
   std::int64_t event = 0;  // id of the delivery's row
   bool duplicate = false;
   std::int64_t dispatches = 0;  // new ones; of a duplicate: dead ones that were armed again
+  bool superseded = false;      // by what arrived earlier: its dispatches are withdrawn at once
 };
 // Keeps the event and one dispatch for each backend that wants it, in one transaction, with what of
 // it is shown on the pull request (`checks`: null where nothing is); withdraws what it supersedes.
+// Which of a pull request's events is the newer is a matter of their own time.
 // The same delivery id again changes nothing but to arm again what died of it.
 [[nodiscard]] base::Result<Accepted> accept(store::Store& store, const Allowlist& allowlist,
                                             std::string_view delivery_id,

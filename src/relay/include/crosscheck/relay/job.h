@@ -16,6 +16,7 @@ enum class JobState : std::uint8_t { in_progress, completed };
 
 enum class ConcludedBy : std::uint8_t { downstream, relay };
 [[nodiscard]] std::string_view to_string(ConcludedBy by);
+[[nodiscard]] std::optional<ConcludedBy> parse_concluded_by(std::string_view name);
 
 // Where a downstream job stands, by the relay's clock.
 struct Job {
