@@ -5,7 +5,9 @@
 
 #include "command.h"
 #include "crosscheck/base/file.h"
+#include "crosscheck/runner/output.h"
 #include "probe_options.h"
+#include "run_import.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -27,6 +29,7 @@ struct Options {
   std::string results;
   bool no_store = false;
   std::vector<std::string> command;
+  ImportOptions import;
 };
 
 base::Result<std::vector<std::string>> read_names(const std::string& file) {
@@ -70,9 +73,8 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   if (!std::isfinite(options.timeout) || options.timeout <= 0 || options.timeout > 1e7) {
     return fail(Fault::usage, "--timeout: expected seconds above 0");
   }
-  if (!options.junit.empty() && options.junit == options.results) {
-    return fail(Fault::usage, "--junit and --results name one file: " + options.junit,
-                "give each a file of its own");
+  if (auto writable = runner::check_writable({options.junit, options.results, ""}); !writable) {
+    return tl::unexpected(writable.error());
   }
   runner::RunRequest request;
   request.selection.quick = options.quick;
@@ -188,14 +190,22 @@ const Registration k_registration{
       command->add_option("--results", options.results,
                           "File for all results (JSON lines; gzipped if it ends in .gz)");
       command->add_flag("--no-store", options.no_store, "Keep nothing in the store");
+      add_import_options(*command, options.import);
       command->footer(
           "Exits 0 if nothing failed, 1 if something did or it was interrupted.\n"
           "Examples:\n"
           "  crosscheck run --device refdev --quick --junit junit.xml\n"
-          "  crosscheck run --select /test_forward.*float32/ -j 2 --timeout 60");
+          "  crosscheck run --select /test_forward.*float32/ -j 2 --timeout 60\n"
+          "  crosscheck run --import junit.xml console.log --backend mine --torch 2.13.0");
       command->callback([&] {
         options.command = command_line();
-        action = [&] { return run_tests(globals, options); };
+        action = [&] {
+          if (options.import.files.empty()) return run_tests(globals, options);
+          return run_import(globals, options.import,
+                            {options.probe.device_given ? options.probe.device : "",
+                             options.backend, options.backend_revision, options.inventory,
+                             options.junit, options.results, options.no_store, options.command});
+        };
       });
     }};
 

@@ -7,21 +7,18 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <mutex>
 #include <thread>
 
 #include "crosscheck/base/digest.h"
-#include "crosscheck/base/file.h"
-#include "crosscheck/base/gzip.h"
+#include "crosscheck/runner/output.h"
 #include "crosscheck/store/run_store.h"
 
 namespace crosscheck::runner {
 namespace {
 
-namespace fs = std::filesystem;
 using base::fail;
 using base::Fault;
 using base::Result;
@@ -196,31 +193,6 @@ Result<KnownTimes> known_times(store::Store& store, const base::Combination& com
   });
 }
 
-// Before hours of tests, not after them.
-Result<void> check_writable(const std::string& file, const char* option) {
-  if (file.empty()) return {};
-  auto folder = fs::path{file}.parent_path();
-  if (folder.empty()) folder = ".";
-  std::error_code error;
-  if (fs::is_directory(file, error)) {
-    return fail(Fault::usage, std::string{option} + ": " + file + " is a folder");
-  }
-  if (fs::is_other(file, error)) {  // /dev/null, a pipe: written to as it is
-    if (::access(file.c_str(), W_OK) == 0) return {};
-    return fail(Fault::read_only, std::string{option} + ": " + file + " may not be written");
-  }
-  if (!fs::is_directory(folder, error)) {
-    return fail(Fault::environment,
-                std::string{option} + ": the folder " + folder.string() + " does not exist",
-                "make it: mkdir -p " + folder.string());
-  }
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    return fail(Fault::read_only,
-                std::string{option} + ": the folder " + folder.string() + " may not be written");
-  }
-  return {};
-}
-
 // The first error; the others have been tried all the same.
 class Errors {
  public:
@@ -288,12 +260,9 @@ Result<RunReport> run(const RunRequest& request) {
   }
   const auto selected = select(tests, request.selection);
   if (!selected) return tl::unexpected(selected.error());
-  for (const auto& [file, option] :
-       {std::pair{request.junit_file, "--junit"}, std::pair{request.results_file, "--results"}}) {
-    if (auto writable = check_writable(file, option); !writable) {
-      return tl::unexpected(writable.error());
-    }
-  }
+  // Before hours of tests, not after them.
+  const Files files{request.junit_file, request.results_file, ""};
+  if (auto writable = check_writable(files); !writable) return tl::unexpected(writable.error());
 
   RunReport report;
   auto& header = report.results.header;
@@ -341,14 +310,7 @@ Result<RunReport> run(const RunRequest& request) {
   header.finished_at = clock.now();
 
   Errors errors;
-  if (!request.results_file.empty()) {
-    auto text = base::to_json_lines(report.results);
-    if (request.results_file.ends_with(".gz")) text = base::gzip(text);
-    errors.keep(base::write_file_atomically(request.results_file, text));
-  }
-  if (!request.junit_file.empty()) {
-    errors.keep(base::write_file_atomically(request.junit_file, to_junit(report.results)));
-  }
+  errors.keep(write_files(report.results, files));
   if (auto recorded = recorder.finish(report.results); !recorded) {
     auto error = recorded.error();
     error.message = "the results could not be brought into the store " + request.store_name + ": " +
