@@ -3,20 +3,18 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <set>
 
 #include "command.h"
+#include "config_files.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
-#include "crosscheck/base/time.h"
 #include "crosscheck/config/check.h"
 #include "crosscheck/config/diff.h"
 #include "crosscheck/config/format.h"
 #include "crosscheck/config/import.h"
 #include "crosscheck/config/load.h"
 #include "crosscheck/config/merge.h"
-#include "crosscheck/runner/inventory.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -26,87 +24,12 @@ using base::Fault;
 using base::Result;
 using config::Finding;
 
-// The circumstances that entries with `when:` are read for.
-struct Where {
-  std::string platform;
-  std::string torch;
-  std::vector<std::string> devices;
-};
-
-void add_where(CLI::App& command, Where& where) {
-  command.add_option("--platform", where.platform, "Machine for `when:`, as uname -m calls it");
-  command.add_option("--torch", where.torch, "Version of torch for `when:`");
-  command.add_option("--device", where.devices, "Name of the device for `when:`; again: its model")
-      ->allow_extra_args(false);
-}
-
-Result<config::Circumstances> circumstances(const Where& where) {
-  config::Circumstances known;
-  if (!where.platform.empty()) known.platform = where.platform;
-  known.devices = where.devices;
-  if (!where.torch.empty()) {
-    auto version = config::parse_version(where.torch);
-    if (!version)
-      return base::fail(Fault::usage, "--torch: " + version.error().message,
-                        version.error().remedy);
-    known.torch = *version;
-  }
-  return known;
-}
-
-std::string today() { return base::to_rfc3339(base::SystemClock{}.now()).substr(0, 10); }
-
-config::Loaded load(const std::string& path) {
-  return config::load(
-      path,
-      [](const std::string& name) { return base::read_file(name, config::Document::k_size_limit); },
-      today());
-}
-
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-void print_json(const base::json::value& value) { print(base::pretty_json(value) + "\n"); }
-
 struct CheckOptions {
   std::vector<std::string> files;
   std::string inventory;
   std::string operators;
   Where where;
 };
-
-struct Suite {
-  config::CollectedSuite collected;
-  config::Circumstances circumstances;
-};
-
-// What the inventory says of where its tests run stands where the command line says nothing.
-Result<Suite> read_suite(const std::string& path, const Where& where) {
-  auto known = circumstances(where);
-  if (!known) return tl::unexpected(known.error());
-  const auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  auto inventory = runner::parse_inventory(*text, path);
-  if (!inventory) return tl::unexpected(inventory.error());
-  Suite suite;
-  suite.circumstances = std::move(*known);
-  if (!suite.circumstances.torch)
-    if (const auto version = config::parse_version(inventory->environment.torch))
-      suite.circumstances.torch = *version;
-  if (suite.circumstances.devices.empty())
-    suite.circumstances.devices = {inventory->environment.device.type,
-                                   inventory->environment.device.name};
-  if (!suite.circumstances.platform)
-    if (const auto machine = inventory->environment.facts.find("machine");
-        machine != inventory->environment.facts.end())
-      suite.circumstances.platform = machine->second;
-  suite.collected.name = path;
-  suite.collected.partial = !inventory->suite.files.empty();
-  suite.collected.tests.reserve(inventory->tests.size());
-  for (auto& test : inventory->tests)
-    suite.collected.tests.push_back(config::collected_test(std::move(test.id), test.node_id));
-  for (const auto& error : inventory->errors) suite.collected.broken_files.insert(error.file);
-  for (const auto& skip : inventory->skips) suite.collected.broken_files.insert(skip.file);
-  return suite;
-}
 
 template <class Key>
 base::json::object counts_by_name(const std::map<Key, std::int64_t>& counts) {
@@ -152,7 +75,7 @@ Result<ExitCode> run_check(const Globals& globals, const CheckOptions& options) 
   bool ok = true;
   base::json::array files;
   for (const std::string& path : options.files) {
-    config::Loaded loaded = load(path);
+    config::Loaded loaded = read_config(path);
     std::vector<Finding>& findings = loaded.findings;
     std::optional<config::SuiteReport> report;
     if (loaded.ok() && suite) {
@@ -198,27 +121,10 @@ Result<ExitCode> run_check(const Globals& globals, const CheckOptions& options) 
   return ok ? ExitCode::ok : ExitCode::bad_input;
 }
 
-// The findings as one error, for commands that cannot go on.
-tl::unexpected<base::Error> fail_with(const std::vector<Finding>& findings) {
-  std::string message;
-  std::size_t errors = 0;
-  for (const Finding& finding : findings) {
-    if (finding.severity == Finding::Severity::note) continue;
-    message += (errors++ > 0 ? "\n" : "") + to_string(finding);
-  }
-  return base::fail(Fault::invalid_input, std::move(message));
-}
-
 void print_notes(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings)
     if (finding.severity == Finding::Severity::note)
       std::fprintf(stderr, "%s\n", to_string(finding).c_str());
-}
-
-Result<config::Config> load_config(const std::string& path) {
-  config::Loaded loaded = load(path);
-  if (!loaded.ok()) return fail_with(loaded.findings);
-  return std::move(*loaded.config);
 }
 
 // To a file, or to standard output where none is named.
@@ -241,7 +147,7 @@ Result<ExitCode> run_merge(const MergeOptions& options) {
   std::vector<config::Config> parts;
   std::vector<Finding> findings;
   for (const std::string& path : options.files) {
-    config::Loaded loaded = load(path);
+    config::Loaded loaded = read_config(path);
     findings.insert(findings.end(), loaded.findings.begin(), loaded.findings.end());
     if (loaded.config) parts.push_back(std::move(*loaded.config));
   }
@@ -312,15 +218,6 @@ struct FmtOptions {
   bool check = false;
 };
 
-// The file itself, also behind a link, with the permissions it has.
-Result<void> replace(const std::string& path, const std::string& text) {
-  std::error_code error;
-  const auto target = std::filesystem::canonical(path, error);
-  if (error) return base::fail(Fault::not_found, fmt::format("{}: {}", path, error.message()));
-  const auto permissions = std::filesystem::status(target, error).permissions();
-  return base::write_file_atomically(target, text, static_cast<unsigned>(permissions) & 0777U);
-}
-
 Result<ExitCode> run_fmt(const FmtOptions& options) {
   bool same = true;
   for (const std::string& path : options.files) {
@@ -335,7 +232,8 @@ Result<ExitCode> run_fmt(const FmtOptions& options) {
     same = false;
     print(path + "\n");
     if (options.check) continue;
-    if (auto written = replace(path, *formatted); !written) return tl::unexpected(written.error());
+    if (auto written = replace_file(path, *formatted); !written)
+      return tl::unexpected(written.error());
   }
   return same || !options.check ? ExitCode::ok : ExitCode::no;
 }

@@ -112,23 +112,46 @@ class SuiteCheck {
 
   // A name that decides nothing may still be a test's: one that another name goes over.
   void find_unused() {
+    struct Unused {
+      std::unordered_map<std::string_view, const Name*> exact;
+      std::vector<const Name*> patterns;
+    };
+    std::unordered_map<const FileEntry*, Unused> unused;
     for (const FileEntry& file : config_.files) {
       if (!collected_.contains(&file)) continue;
-      for (const Entry& entry : file.entries)
-        for (const Name& name : entry.names)
-          if (entry.when.holds(circumstances_) && !used_.contains(&name) && !name.is_pattern())
-            unused_[&file].insert(std::string{name.text()});
-    }
-    if (unused_.empty()) return;
-    for (std::size_t i = 0; i < suite_.tests.size(); ++i) {
-      const auto found = unused_.find(report_.rulings[i].file);
-      if (found == unused_.end()) continue;
-      const CollectedTest& test = suite_.tests[i];
-      for (const std::string* method : {&test.id.method, &test.collected_method}) {
-        found->second.erase(*method);
-        found->second.erase(qualified(test.id.class_name, *method));
-        found->second.erase(qualified(test.collected_class, *method));
+      for (const Entry& entry : file.entries) {
+        if (!entry.when.holds(circumstances_)) continue;
+        for (const Name& name : entry.names) {
+          if (used_.contains(&name)) continue;
+          unused_.insert(&name);
+          if (name.is_pattern()) {
+            unused[&file].patterns.push_back(&name);
+          } else {
+            unused[&file].exact.emplace(name.text(), &name);
+          }
+        }
       }
+    }
+    if (unused.empty()) return;
+    for (std::size_t i = 0; i < suite_.tests.size(); ++i) {
+      const auto found = unused.find(report_.rulings[i].file);
+      if (found == unused.end()) continue;
+      Unused& of_file = found->second;
+      const CollectedTest& test = suite_.tests[i];
+      const auto seen = [&](const std::string& name) {
+        const auto at = of_file.exact.find(name);
+        if (at != of_file.exact.end()) unused_.erase(at->second);
+      };
+      if (!of_file.exact.empty()) {
+        for (const std::string* method : {&test.id.method, &test.collected_method}) {
+          seen(*method);
+          seen(qualified(test.id.class_name, *method));
+          seen(qualified(test.collected_class, *method));
+        }
+      }
+      std::erase_if(of_file.patterns, [&](const Name* pattern) {
+        return names(*pattern, test) && unused_.erase(pattern) > 0;
+      });
     }
   }
 
@@ -151,10 +174,8 @@ class SuiteCheck {
       report_.findings.push_back(std::move(finding));
       return;
     }
-    for (const Entry& entry : file.entries) {
-      if (!entry.when.holds(circumstances_)) continue;
-      for (const Name& name : entry.names) check_name(file, name, collected->second);
-    }
+    for (const Entry& entry : file.entries)
+      for (const Name& name : entry.names) check_name(file, entry, name, collected->second);
     const auto& unlisted = unlisted_[&file];
     if (unlisted.empty()) return;
     std::vector<std::string> names{unlisted.begin(), unlisted.end()};
@@ -169,28 +190,23 @@ class SuiteCheck {
     report_.unlisted[std::string{file.path}] = std::move(names);
   }
 
-  void check_name(const FileEntry& file, const Name& name, const Collected& collected) {
-    if (used_.contains(&name)) return;
+  void check_name(const FileEntry& file, const Entry& entry, const Name& name,
+                  const Collected& collected) {
+    if (!unused_.contains(&name)) return;
+    report_.missing.push_back({&file, &entry, &name, {}});
     if (name.is_pattern()) {
-      const bool matches = std::any_of(
-          collected.methods.begin(), collected.methods.end(), [&](const auto& of_class) {
-            return std::any_of(
-                of_class.second.begin(), of_class.second.end(),
-                [&](std::string_view method) { return name.matches(of_class.first, method); });
-          });
-      if (!matches)
-        report_.findings.push_back({FindingKind::missing, name.node.place(),
-                                    fmt::format("no collected test matches '{}'", name.text()),
-                                    "correct the pattern, or remove it"});
+      report_.findings.push_back({FindingKind::missing, name.node.place(),
+                                  fmt::format("no collected test matches '{}'", name.text()),
+                                  "correct the pattern, or remove it"});
       return;
     }
-    if (!unused_[&file].contains(std::string{name.text()})) return;
     const std::string best = renamed_to(name, collected, unlisted_[&file]);
     if (best.empty()) {
       report_.findings.push_back({FindingKind::missing, name.node.place(),
                                   fmt::format("'{}' is not collected", name.text()),
                                   "remove it, if the test is gone"});
     } else {
+      report_.missing.back().renamed_to = best;
       report_.findings.push_back({FindingKind::renamed, name.node.place(),
                                   fmt::format("'{}' is not collected", name.text()),
                                   fmt::format("is it '{}' now? That one is not listed", best)});
@@ -214,8 +230,8 @@ class SuiteCheck {
   Governor governor_;
   SuiteReport report_;
   std::unordered_map<const FileEntry*, Collected> collected_;
-  std::unordered_map<const FileEntry*, std::unordered_set<std::string>> unlisted_, unused_;
-  std::unordered_set<const Name*> used_;
+  std::unordered_map<const FileEntry*, std::unordered_set<std::string>> unlisted_;
+  std::unordered_set<const Name*> used_, unused_;
   std::set<std::pair<const Name*, const Name*>> tied_;
   std::map<std::string_view, std::int64_t> ungoverned_files_;
 };

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "crosscheck/config/write.h"
@@ -34,6 +36,29 @@ std::vector<std::string> rationale_in_block(const Rationale& rationale) {
   return lines;
 }
 
+std::unordered_set<std::uint32_t> indices_of(const std::vector<Node>& nodes) {
+  std::unordered_set<std::uint32_t> indices;
+  for (const Node node : nodes) indices.insert(node.index());
+  return indices;
+}
+
+// Alike ones together, in the order in which they first come.
+template <class Key, class Value>
+class Groups {
+ public:
+  std::vector<Value>& operator[](const Key& key) {
+    const auto found = std::find_if(all_.begin(), all_.end(),
+                                    [&](const auto& group) { return group.first == key; });
+    return found == all_.end() ? all_.emplace_back(key, std::vector<Value>{}).second
+                               : found->second;
+  }
+  [[nodiscard]] auto begin() { return all_.begin(); }
+  [[nodiscard]] auto end() { return all_.end(); }
+
+ private:
+  std::vector<std::pair<Key, std::vector<Value>>> all_;
+};
+
 tl::unexpected<base::Error> unusual(Node node) {
   return base::fail(Fault::conflict,
                     to_string(node.place()) + ": this layout cannot be changed in place",
@@ -44,10 +69,10 @@ tl::unexpected<base::Error> unusual(Node node) {
 
 Result<void> Editor::own(Node node) const {
   if (&node.document() == &document()) return {};
-  return base::fail(Fault::conflict,
-                    fmt::format("{}: this stands in a file that {} includes",
-                                to_string(node.place()), document().name()),
-                    "change it there");
+  return base::fail(
+      Fault::conflict,
+      fmt::format("{}: this does not stand in {}", to_string(node.place()), document().name()),
+      "change it there");
 }
 
 std::string_view Editor::newline() const {
@@ -180,17 +205,31 @@ Result<void> Editor::set_rationale(const Entry& entry, const std::optional<Ratio
 Result<void> Editor::add_entry(const FileEntry& file, const std::vector<std::string>& names,
                                const Decision& decision) {
   if (auto mine = own(file.node); !mine) return mine;
-  std::string in_flow = "{" + names_in_flow(names) + ", " + mode_line(decision.mode);
-  if (decision.rationale) in_flow += ", " + rationale_in_flow(*decision.rationale);
-  in_flow += "}";
+  pending_[&file].whole.emplace_back(decision, names);
+  return {};
+}
+
+void Editor::write_entries(
+    const FileEntry& file,
+    const std::vector<std::pair<Decision, std::vector<std::string>>>& entries) {
+  std::string in_flow;
+  for (const auto& [decision, names] : entries) {
+    in_flow +=
+        (in_flow.empty() ? "{" : ", {") + names_in_flow(names) + ", " + mode_line(decision.mode);
+    if (decision.rationale) in_flow += ", " + rationale_in_flow(*decision.rationale);
+    in_flow += "}";
+  }
   const auto lines_at = [&](std::size_t dash) {
-    std::vector<std::string> lines{spaces(dash) + "- names:"};
-    for (const std::string& name : names)
-      lines.push_back(spaces(dash + 6) + "- " + plain_or_quoted(name));
-    lines.push_back(spaces(dash + 2) + mode_line(decision.mode));
-    if (decision.rationale)
+    std::vector<std::string> lines;
+    for (const auto& [decision, names] : entries) {
+      lines.push_back(spaces(dash) + "- names:");
+      for (const std::string& name : names)
+        lines.push_back(spaces(dash + 6) + "- " + plain_or_quoted(name));
+      lines.push_back(spaces(dash + 2) + mode_line(decision.mode));
+      if (!decision.rationale) continue;
       for (const std::string& line : rationale_in_block(*decision.rationale))
         lines.push_back(spaces(dash + 2) + line);
+    }
     return lines;
   };
   const Node tests = file.node.find("tests");
@@ -199,13 +238,13 @@ Result<void> Editor::add_entry(const FileEntry& file, const std::vector<std::str
       Node last = file.node.first();
       while (last.next().next()) last = last.next().next();
       replace(last.next().end(), last.next().end(), ", tests: [" + in_flow + "]");
-      return {};
+      return;
     }
     const std::size_t indent = column(file.node.first().begin());
     std::vector<std::string> lines = lines_at(indent + 2);
     lines.insert(lines.begin(), spaces(indent) + "tests:");
     insert_lines(file.node.end(), lines);
-    return {};
+    return;
   }
   if (tests.style() == Node::Style::flow) {
     Node last = tests.first();
@@ -214,15 +253,29 @@ Result<void> Editor::add_entry(const FileEntry& file, const std::vector<std::str
     const bool first = !last || emptied_.erase(tests.index()) > 0;
     const std::size_t at = last ? last.end() : tests.begin() + 1;
     replace(at, at, (first ? "" : ", ") + in_flow);
-    return {};
+    return;
   }
   insert_lines(tests.end(), lines_at(column(tests.begin())));
-  return {};
 }
 
 Result<void> Editor::remove_entry(const FileEntry& file, const Entry& entry) {
   if (auto mine = own(entry.node); !mine) return mine;
-  return remove_entries(file, {&entry}, Others::none);
+  return remove_entries(home(file, entry), {&entry}, Others::none);
+}
+
+// The file's node that holds the entry: where several files of the configuration are about one test
+// file, each has a node of its own.
+Node Editor::home(const FileEntry& file, const Entry& entry) const {
+  const Node node = entry.node;
+  const auto holds = [&](Node candidate) {
+    return candidate && &candidate.document() == &node.document() &&
+           candidate.begin() <= node.begin() && node.end() <= candidate.end();
+  };
+  if (holds(file.node)) return file.node;
+  for (const Node candidate :
+       node.document().root().find("test_suite_config").find("files").children())
+    if (holds(candidate)) return candidate;
+  return file.node;
 }
 
 // Of a list in flow style: each run of items that go takes the commas with it that are not needed.
@@ -235,10 +288,9 @@ Result<void> Editor::remove_items(Node list, const std::vector<Node>& items) {
     after = at ? at.end() : next;
   }
   Node kept;
+  const std::unordered_set<std::uint32_t> indices = indices_of(items);
+  const auto goes = [&](Node node) { return node && indices.contains(node.index()); };
   for (Node at = list.first(); at;) {
-    const auto goes = [&](Node node) {
-      return node && std::find(items.begin(), items.end(), node) != items.end();
-    };
     if (!goes(at)) {
       kept = at;
       at = at.next();
@@ -254,16 +306,16 @@ Result<void> Editor::remove_items(Node list, const std::vector<Node>& items) {
 }
 
 // `others`: whether entries are added to the file at the same time.
-Result<void> Editor::remove_entries(const FileEntry& file, const std::vector<const Entry*>& entries,
+Result<void> Editor::remove_entries(Node file, const std::vector<const Entry*>& entries,
                                     Others others) {
-  const Node key = file.node.find_key("tests");
+  const Node key = file.find_key("tests");
   const Node tests = key.next();
   std::vector<Node> nodes;
   nodes.reserve(entries.size());
   for (const Entry* entry : entries) nodes.push_back(entry->node);
   bool all = true;
-  for (const Node test : tests.children())
-    all = all && std::find(nodes.begin(), nodes.end(), test) != nodes.end();
+  const std::unordered_set<std::uint32_t> indices = indices_of(nodes);
+  for (const Node test : tests.children()) all = all && indices.contains(test.index());
   if (tests.style() == Node::Style::flow) {
     if (all) emptied_.insert(tests.index());
     return remove_items(tests, nodes);
@@ -271,12 +323,12 @@ Result<void> Editor::remove_entries(const FileEntry& file, const std::vector<con
   if (all && others == Others::none) {
     // Comments between the key and an entry, or between entries, would lose their place.
     const bool commented = has_comment_lines(key.end(), tests.end());
-    if (key != file.node.first() && !commented) {
+    if (key != file.first() && !commented) {
       remove_lines(key.begin(), tests.end());
       return {};
     }
-    replace(key.next().begin(), tests.end(), "[]");
-    return {};
+    const std::size_t colon = source().find(':', key.end());
+    replace(colon + 1, colon + 1, " []");
   }
   for (const Node node : nodes) {
     const std::size_t begin = document().line_begin(document().line(node.begin()));
@@ -299,20 +351,20 @@ Result<void> Editor::remove_names(const Entry& entry, const std::vector<const Na
   return {};
 }
 
-// Writes an entry for names that leave theirs.
-void Editor::move_out(const FileEntry& file, const Entry& entry,
-                      const std::vector<const Name*>& names, const Decision& decision) {
+// Writes an entry for names behind this one, with its other keys. `tests` is the list it stands in.
+void Editor::add_behind(Node tests, const Entry& entry, const std::vector<Moved>& names,
+                        const Decision& decision) {
   if (entry.node.style() == Node::Style::flow) {
     std::vector<std::string> texts;
     texts.reserve(names.size());
-    for (const Name* name : names) texts.emplace_back(name->text());
-    std::string text = "{" + names_in_flow(texts) + ", " + mode_line(decision.mode);
+    for (const Moved& name : names) texts.push_back(name.text);
+    std::string text =
+        "{" + fmt::format("names: [{}]", fmt::join(texts, ", ")) + ", " + mode_line(decision.mode);
     for (Node key = entry.node.first(); key; key = key.next().next())
       if (key.text() != "names" && key.text() != "mode" && key.text() != "rationale")
         text += fmt::format(", {}: {}", key.text(), flow(key.next()));
     if (decision.rationale) text += ", " + rationale_in_flow(*decision.rationale);
     text += "}";
-    const Node tests = file.node.find("tests");
     if (tests.style() == Node::Style::flow) {
       replace(entry.node.end(), entry.node.end(), ", " + text);
     } else {
@@ -321,19 +373,10 @@ void Editor::move_out(const FileEntry& file, const Entry& entry,
     return;
   }
   const std::size_t indent = column(entry.node.first().begin());
-  const std::size_t dash = column(file.node.find("tests").begin());
+  const std::size_t dash = column(tests.begin());
   std::vector<std::string> lines{spaces(dash) + "-" + spaces(indent - dash - 1) + "names:"};
-  const Node list = entry.node.find("names");
-  for (const Name* name : names) {
-    std::string line = spaces(indent + 4) + "- " + std::string{name->node.source()};
-    if (list.style() == Node::Style::block) {
-      std::string_view rest =
-          source().substr(name->node.end(), line_end(name->node.end()) - name->node.end());
-      while (!rest.empty() && (rest.back() == '\n' || rest.back() == '\r')) rest.remove_suffix(1);
-      line += rest;
-    }
-    lines.push_back(std::move(line));
-  }
+  for (const Moved& name : names)
+    lines.push_back(spaces(indent + 4) + "- " + name.text + name.behind);
   lines.push_back(spaces(indent) + mode_line(decision.mode));
   if (decision.rationale)
     for (const std::string& line : rationale_in_block(*decision.rationale))
@@ -349,96 +392,140 @@ void Editor::move_out(const FileEntry& file, const Entry& entry,
 
 Result<void> Editor::decide(const FileEntry& file, std::string_view name,
                             const Decision& decision) {
-  if (auto mine = own(file.node); !mine) return mine;
-  PendingOfFile& of_file = pending_[&file];
   for (const Entry& entry : file.entries) {
-    for (const Name& listed : entry.names) {
-      if (listed.text() != name) continue;
-      if (!entry.when.is_always()) continue;
-      of_file.listed[&entry].push_back({std::string{name}, decision});
-      return own(entry.node);
-    }
+    if (!entry.when.is_always()) continue;
+    for (const Name& listed : entry.names)
+      if (listed.text() == name) return decide(file, entry, listed, decision);
   }
-  of_file.added.push_back({std::string{name}, decision});
+  if (auto mine = own(file.node); !mine) return mine;
+  pending_[&file].added.push_back({std::string{name}, decision});
+  return {};
+}
+
+Result<void> Editor::decide(const FileEntry& file, const Entry& entry, const Name& name,
+                            const Decision& decision) {
+  if (auto mine = own(entry.node); !mine) return mine;
+  pending_[&file].entries[&entry].listed.push_back({std::string{name.text()}, decision});
+  return {};
+}
+
+Result<void> Editor::split(const FileEntry& file, const Entry& entry, std::string_view name,
+                           const Decision& decision) {
+  if (auto mine = own(entry.node); !mine) return mine;
+  pending_[&file].entries[&entry].split.push_back({std::string{name}, decision});
+  return {};
+}
+
+Result<void> Editor::rename(const FileEntry& file, const Entry& entry, const Name& name,
+                            std::string_view to, const std::optional<Decision>& decision) {
+  if (auto mine = own(entry.node); !mine) return mine;
+  if (decision) {
+    pending_[&file].entries[&entry].listed.push_back(
+        {std::string{name.text()}, decision, std::string{to}});
+  } else {
+    replace(name.node.begin(), name.node.end(), plain_or_quoted(to));
+  }
   return {};
 }
 
 Result<void> Editor::remove(const FileEntry& file, std::string_view name) {
-  for (const Entry& entry : file.entries) {
-    for (const Name& listed : entry.names) {
-      if (listed.text() != name) continue;
-      if (auto mine = own(entry.node); !mine) return mine;
-      pending_[&file].listed[&entry].push_back({std::string{name}, std::nullopt});
-      return {};
-    }
-  }
+  for (const Entry& entry : file.entries)
+    for (const Name& listed : entry.names)
+      if (listed.text() == name) return remove(file, entry, listed);
   return base::fail(Fault::not_found, fmt::format("{}: '{}' is not listed in '{}'",
                                                   document().name(), name, file.path));
 }
 
-Result<void> Editor::settle(const FileEntry& file, const Entry& entry,
-                            const std::vector<Pending>& pending, std::vector<const Entry*>& gone) {
-  // Alike ones together, in the order in which they first come.
-  std::vector<std::pair<std::optional<Decision>, std::vector<const Name*>>> groups;
+Result<void> Editor::remove(const FileEntry& file, const Entry& entry, const Name& name) {
+  if (auto mine = own(entry.node); !mine) return mine;
+  pending_[&file].entries[&entry].listed.push_back({std::string{name.text()}, std::nullopt});
+  return {};
+}
+
+Result<void> Editor::settle(Node tests, const Entry& entry, const PendingOfEntry& pending,
+                            std::vector<const Entry*>& gone) {
+  // The latest word on a name counts.
+  std::unordered_map<std::string_view, const Pending*> by_name;
+  for (const Pending& one : pending.listed) by_name[one.name] = &one;
+  const auto written = [&](const Name& name) {
+    const std::string& renamed = by_name.at(name.text())->renamed;
+    return renamed.empty() ? std::string{name.node.source()} : plain_or_quoted(renamed);
+  };
+  Groups<std::optional<Decision>, const Name*> groups;
   std::size_t decided = 0;
   for (const Name& name : entry.names) {
-    const auto found = std::find_if(pending.rbegin(), pending.rend(),
-                                    [&](const Pending& one) { return one.name == name.text(); });
-    if (found == pending.rend()) continue;
+    const auto found = by_name.find(name.text());
+    if (found == by_name.end()) continue;
     ++decided;
-    const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& one) { return one.first == found->decision; });
-    if (group == groups.end()) {
-      groups.push_back({found->decision, {&name}});
-    } else {
-      group->second.push_back(&name);
-    }
+    groups[found->second->decision].push_back(&name);
   }
   // One group may stay, where no other name does.
   auto stays = groups.end();
+  std::vector<const Name*> leaving;
   if (decided == entry.names.size()) {
     stays = std::find_if(groups.begin(), groups.end(),
                          [](const auto& group) { return group.first.has_value(); });
     if (stays == groups.end()) {
       gone.push_back(&entry);
-      return {};
+    } else {
+      if (stays->first->mode != entry.mode)
+        if (auto done = set_mode(entry, stays->first->mode); !done) return done;
+      if (stays->first->rationale != entry.rationale)
+        if (auto done = set_rationale(entry, stays->first->rationale); !done) return done;
+      for (const Name* name : stays->second)
+        if (std::string text = written(*name); text != name->node.source())
+          replace(name->node.begin(), name->node.end(), std::move(text));
     }
-    if (stays->first->mode != entry.mode)
-      if (auto done = set_mode(entry, stays->first->mode); !done) return done;
-    if (stays->first->rationale != entry.rationale)
-      if (auto done = set_rationale(entry, stays->first->rationale); !done) return done;
   }
-  std::vector<const Name*> leaving;
+  const bool by_line = entry.node.find("names").style() == Node::Style::block;
   for (auto group = groups.begin(); group != groups.end(); ++group) {
     if (group == stays) continue;
-    if (group->first) move_out(file, entry, group->second, *group->first);
     leaving.insert(leaving.end(), group->second.begin(), group->second.end());
+    if (!group->first) continue;
+    std::vector<Moved> moved;
+    for (const Name* name : group->second) {
+      moved.push_back({written(*name)});
+      if (!by_line) continue;
+      std::string_view behind =
+          source().substr(name->node.end(), line_end(name->node.end()) - name->node.end());
+      while (!behind.empty() && (behind.back() == '\n' || behind.back() == '\r'))
+        behind.remove_suffix(1);
+      moved.back().behind = behind;
+    }
+    add_behind(tests, entry, moved, *group->first);
   }
-  return leaving.empty() ? Result<void>{} : remove_names(entry, leaving);
+  Groups<Decision, Moved> split;
+  for (const Pending& one : pending.split)
+    split[*one.decision].push_back({plain_or_quoted(one.name)});
+  for (const auto& [decision, names] : split) add_behind(tests, entry, names, decision);
+  const bool removed = !gone.empty() && gone.back() == &entry;
+  return leaving.empty() || removed ? Result<void>{} : remove_names(entry, leaving);
 }
 
 Result<void> Editor::settle_all() {
   for (const auto& [file, of_file] : pending_) {
-    std::vector<const Entry*> gone;
-    for (const auto& [entry, pending] : of_file.listed)
-      if (auto done = settle(*file, *entry, pending, gone); !done) return done;
-    if (!gone.empty()) {
-      const Others others = of_file.added.empty() ? Others::none : Others::added;
-      if (auto done = remove_entries(*file, gone, others); !done) return done;
+    // By the node of the file that they stand in.
+    Groups<Node, const Entry*> gone;
+    std::vector<Node> growing;
+    const bool grows_itself = !of_file.added.empty() || !of_file.whole.empty();
+    if (grows_itself) growing.push_back(file->node);
+    for (const auto& [entry, pending] : of_file.entries) {
+      const Node home_node = home(*file, *entry);
+      std::vector<const Entry*> empty;
+      if (auto done = settle(home_node.find("tests"), *entry, pending, empty); !done) return done;
+      for (const Entry* one : empty) gone[home_node].push_back(one);
+      if (!pending.split.empty()) growing.push_back(home_node);
     }
-    std::vector<std::pair<Decision, std::vector<std::string>>> groups;
-    for (const Pending& one : of_file.added) {
-      const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& other) {
-        return other.first == *one.decision;
-      });
-      if (group == groups.end()) {
-        groups.push_back({*one.decision, {one.name}});
-      } else {
-        group->second.push_back(one.name);
-      }
+    for (const auto& [node, entries] : gone) {
+      const bool grows = std::find(growing.begin(), growing.end(), node) != growing.end();
+      if (auto done = remove_entries(node, entries, grows ? Others::added : Others::none); !done)
+        return done;
     }
-    for (const auto& [decision, names] : groups)
-      if (auto done = add_entry(*file, names, decision); !done) return done;
+    Groups<Decision, std::string> groups;
+    for (const Pending& one : of_file.added) groups[*one.decision].push_back(one.name);
+    auto entries = of_file.whole;
+    entries.insert(entries.end(), groups.begin(), groups.end());
+    if (grows_itself) write_entries(*file, entries);
   }
   pending_.clear();
   return {};

@@ -167,6 +167,27 @@ std::string_view to_string(Basis basis) {
   return "";
 }
 
+bool names(const Name& name, const CollectedTest& test) {
+  return name.matches(test.id.class_name, test.id.method) ||
+         name.matches(test.id.class_name, test.collected_method) ||
+         name.matches(test.collected_class, test.collected_method) ||
+         name.matches(test.collected_class, test.id.method);
+}
+
+std::string_view to_string(Candidate::Fate fate) {
+  switch (fate) {
+    case Candidate::Fate::decides:
+      return "decides";
+    case Candidate::Fate::does_not_hold:
+      return "does_not_hold";
+    case Candidate::Fate::name_outdone:
+      return "name_outdone";
+    case Candidate::Fate::condition_outdone:
+      return "condition_outdone";
+  }
+  return "";
+}
+
 struct Governor::Index {
   struct File {
     const FileEntry* entry = nullptr;
@@ -174,9 +195,11 @@ struct Governor::Index {
     Uses patterns;
   };
 
-  explicit Index(const Config& all) : config{&all}, supported{all.global} {}
+  Index(const Config& all, const Circumstances& where)
+      : config{&all}, circumstances{where}, supported{all.global} {}
 
   const Config* config;
+  Circumstances circumstances;
   Supported supported;
   std::vector<File> files;
   std::unordered_map<std::string_view, std::size_t> by_path;
@@ -212,13 +235,8 @@ struct Governor::Index {
       }
     }
     Uses matching;
-    for (const Use& use : file.patterns) {
-      if (use.name->matches(test.id.class_name, test.id.method) ||
-          use.name->matches(test.id.class_name, test.collected_method) ||
-          use.name->matches(test.collected_class, test.collected_method) ||
-          use.name->matches(test.collected_class, test.id.method))
-        matching.push_back(use);
-    }
+    for (const Use& use : file.patterns)
+      if (names(*use.name, test)) matching.push_back(use);
     return most_specific(matching);
   }
 
@@ -302,7 +320,7 @@ struct Governor::Index {
 };
 
 Governor::Governor(const Config& config, const Circumstances& circumstances) {
-  auto index = std::make_unique<Index>(config);
+  auto index = std::make_unique<Index>(config, circumstances);
   index->files.reserve(config.files.size());
   for (const FileEntry& file : config.files) {
     const std::size_t number = index->files.size();
@@ -339,6 +357,34 @@ Governor::~Governor() = default;
 const FileEntry* Governor::find_file(std::string_view file) const {
   const Index::File* found = index_->find(file);
   return found ? found->entry : nullptr;
+}
+
+std::vector<Candidate> Governor::candidates(const CollectedTest& test) const {
+  std::vector<Candidate> all;
+  const Index::File* file = index_->find(test.id.file);
+  if (!file) return all;
+  const Uses deciding = index_->find_uses(*file, test);
+  const auto decides = [&](const Name& name) {
+    return std::any_of(deciding.begin(), deciding.end(),
+                       [&](const Use& use) { return use.name == &name; });
+  };
+  for (const Entry& entry : file->entry->entries) {
+    for (const Name& name : entry.names) {
+      if (!names(name, test)) continue;
+      auto fate = Candidate::Fate::name_outdone;
+      if (!entry.when.holds(index_->circumstances)) {
+        fate = Candidate::Fate::does_not_hold;
+      } else if (decides(name)) {
+        fate = Candidate::Fate::decides;
+      } else if (!deciding.empty() &&
+                 (name.is_pattern() ? deciding.front().name->is_pattern()
+                                    : deciding.front().name->text() == name.text())) {
+        fate = Candidate::Fate::condition_outdone;
+      }
+      all.push_back({&entry, &name, fate});
+    }
+  }
+  return all;
 }
 
 Ruling Governor::rule(const CollectedTest& test) const { return rule(std::span{&test, 1}).front(); }

@@ -20,8 +20,17 @@ struct CollectedSuite {
   bool partial = false;                     // only some of the suite's files were collected
 };
 
+// A name that no collected test has.
+struct Missing {
+  const FileEntry* file = nullptr;
+  const Entry* entry = nullptr;
+  const Name* name = nullptr;
+  std::string renamed_to = {};  // Class::method of a test named alike that is not listed, if any
+};
+
 struct SuiteReport {
   std::vector<Finding> findings = {};
+  std::vector<Missing> missing = {};            // in the order of the configuration
   std::vector<Ruling> rulings = {};             // of the suite's tests, in their order
   std::map<Mode, std::int64_t> by_mode = {};    // governed tests
   std::map<Basis, std::int64_t> by_basis = {};  // all tests

@@ -22,12 +22,15 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-// Collects changes to one file and applies them at once. The configuration must have loaded without
-// errors, and outlive the editor. Entries that an included file brings are refused (`conflict`):
-// they are changed there.
+// Collects changes to one file of a configuration and applies them at once. The configuration must
+// have loaded without errors, and outlive the editor. What stands in another of its files is
+// refused
+// (`conflict`): it is changed there.
 class Editor {
  public:
-  explicit Editor(const Config& config) : config_{config} {}
+  // Of the configuration's first file.
+  explicit Editor(const Config& config) : Editor{config, *config.documents.front()} {}
+  Editor(const Config& config, const Document& document) : config_{config}, document_{document} {}
 
   // Of a whole entry. Nothing removes the key, where it has a line to itself without a comment;
   // otherwise the default is written out.
@@ -47,8 +50,21 @@ class Editor {
   // other keys; the comment in its line moves along. Names that are decided alike share one.
   [[nodiscard]] base::Result<void> decide(const FileEntry& file, std::string_view name,
                                           const Decision& decision);
+  // The same for a name of this entry, which may have a condition.
+  [[nodiscard]] base::Result<void> decide(const FileEntry& file, const Entry& entry,
+                                          const Name& name, const Decision& decision);
+  // Lists a further name: in an entry behind this one, which has its other keys.
+  [[nodiscard]] base::Result<void> split(const FileEntry& file, const Entry& entry,
+                                         std::string_view name, const Decision& decision);
+  // Writes a name otherwise, and decides about it anew where a decision is given. Not together with
+  // another change of that name.
+  [[nodiscard]] base::Result<void> rename(const FileEntry& file, const Entry& entry,
+                                          const Name& name, std::string_view to,
+                                          const std::optional<Decision>& decision);
   // Takes one name out of the file, with its entry if it is the only one.
   [[nodiscard]] base::Result<void> remove(const FileEntry& file, std::string_view name);
+  [[nodiscard]] base::Result<void> remove(const FileEntry& file, const Entry& entry,
+                                          const Name& name);
 
   // The file's new text; `conflict` if two changes are about the same bytes.
   [[nodiscard]] base::Result<std::string> apply();
@@ -62,15 +78,26 @@ class Editor {
   struct Pending {
     std::string name;
     std::optional<Decision> decision;  // nothing: remove
+    std::string renamed = {};          // how it is to be written; empty: as it is
+  };
+  struct PendingOfEntry {
+    std::vector<Pending> listed;
+    std::vector<Pending> split;  // each with a decision
   };
   struct PendingOfFile {
-    std::map<const Entry*, std::vector<Pending>> listed;
+    std::map<const Entry*, PendingOfEntry> entries;
+    std::vector<std::pair<Decision, std::vector<std::string>>> whole;  // entries to add
     std::vector<Pending> added;
+  };
+  // A name that gets an entry of its own, and what stands behind it in its line.
+  struct Moved {
+    std::string text;
+    std::string behind = {};
   };
 
   enum class Others : std::uint8_t { none, added };
 
-  [[nodiscard]] const Document& document() const { return *config_.documents.front(); }
+  [[nodiscard]] const Document& document() const { return document_; }
   [[nodiscard]] std::string_view source() const { return document().source(); }
   [[nodiscard]] base::Result<void> own(Node node) const;
   [[nodiscard]] std::string_view newline() const;
@@ -84,19 +111,23 @@ class Editor {
   void insert_key(Node after, const std::vector<std::string>& lines, const std::string& in_flow,
                   bool flow, std::size_t indent);
   [[nodiscard]] base::Result<void> remove_items(Node list, const std::vector<Node>& items);
-  [[nodiscard]] base::Result<void> remove_entries(const FileEntry& file,
+  [[nodiscard]] Node home(const FileEntry& file, const Entry& entry) const;
+  [[nodiscard]] base::Result<void> remove_entries(Node file,
                                                   const std::vector<const Entry*>& entries,
                                                   Others others);
   [[nodiscard]] base::Result<void> remove_names(const Entry& entry,
                                                 const std::vector<const Name*>& names);
-  void move_out(const FileEntry& file, const Entry& entry, const std::vector<const Name*>& names,
-                const Decision& decision);
-  [[nodiscard]] base::Result<void> settle(const FileEntry& file, const Entry& entry,
-                                          const std::vector<Pending>& pending,
+  void write_entries(const FileEntry& file,
+                     const std::vector<std::pair<Decision, std::vector<std::string>>>& entries);
+  void add_behind(Node tests, const Entry& entry, const std::vector<Moved>& names,
+                  const Decision& decision);
+  [[nodiscard]] base::Result<void> settle(Node tests, const Entry& entry,
+                                          const PendingOfEntry& pending,
                                           std::vector<const Entry*>& gone);
   [[nodiscard]] base::Result<void> settle_all();
 
   const Config& config_;
+  const Document& document_;
   std::vector<Splice> splices_;
   std::map<const FileEntry*, PendingOfFile> pending_;
   std::set<std::uint32_t> emptied_;  // lists in flow style that lose all they had

@@ -51,6 +51,23 @@ struct Ruling {
   const Name* other = nullptr;      // of tied: one that says otherwise
 };
 
+// Whether the name is one of the test's: as written or as instantiated, by text or by pattern.
+[[nodiscard]] bool names(const Name& name, const CollectedTest& test);
+
+// An entry that names a test, and what became of it. The names are API.
+struct Candidate {
+  enum class Fate : std::uint8_t {
+    decides,           // or agrees with the one that does
+    does_not_hold,     // its condition
+    name_outdone,      // another name is the more specific
+    condition_outdone  // another's condition is the narrower
+  };
+  const Entry* entry = nullptr;
+  const Name* name = nullptr;
+  Fate fate = Fate::decides;
+};
+[[nodiscard]] std::string_view to_string(Candidate::Fate fate);
+
 // Rules over tests under given circumstances. Keeps a pointer to the configuration. Of the entries
 // that name a test, and whose condition holds, the most specific decides: the collected name before
 // Class::method before method before a pattern, and at the same level the one whose condition
@@ -65,6 +82,8 @@ class Governor {
   [[nodiscard]] Ruling rule(const CollectedTest& test) const;
   // The same for many, in their order.
   [[nodiscard]] std::vector<Ruling> rule(std::span<const CollectedTest> tests) const;
+  // All entries that name the test, in their order.
+  [[nodiscard]] std::vector<Candidate> candidates(const CollectedTest& test) const;
   // The file entry for a test file of an inventory; null: none.
   [[nodiscard]] const FileEntry* find_file(std::string_view file) const;
 
