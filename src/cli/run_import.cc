@@ -22,7 +22,7 @@ base::Result<bool> keep(store::Store& store, const base::RunResults& run) {
     const auto id = store::begin_run(tx, run.header);
     if (!id) return tl::unexpected(id.error());
     if (auto added = store::add_results(tx, *id, run.results); !added) return added;
-    return store::finish_run(tx, *id, run.header.finished_at);
+    return store::finish_run(tx, *id, run.header);
   });
   if (written) return true;
   if (written.error().fault == Fault::conflict) return false;

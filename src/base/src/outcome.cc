@@ -47,12 +47,32 @@ std::optional<FailureKind> parse_failure_kind(std::string_view name) {
   return parse<FailureKind>(k_kinds, name);
 }
 
+std::string_view to_string(Mode mode) { return k_modes.at(static_cast<std::size_t>(mode)); }
+
+std::optional<Mode> parse_mode(std::string_view name) { return parse<Mode>(k_modes, name); }
+
+Outcome judge(Mode mode, Outcome observed) {
+  const bool passed = observed == Outcome::passed || observed == Outcome::xpassed;
+  switch (mode) {
+    case Mode::mandatory_success:
+      return observed;
+    case Mode::xfail:
+    case Mode::skip:
+      if (is_failure(observed)) return Outcome::xfailed;
+      return passed ? Outcome::xpassed : observed;
+    case Mode::xfail_strict:
+      if (is_failure(observed)) return Outcome::xfailed;
+      return passed ? Outcome::failed : observed;
+  }
+  return observed;
+}
+
 std::int64_t OutcomeCounts::total() const {
-  return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+  return std::accumulate(counts_.begin(), counts_.end(), flaky_);
 }
 
 std::int64_t OutcomeCounts::passes() const {
-  return (*this)[Outcome::passed] + (*this)[Outcome::xfailed] + (*this)[Outcome::xpassed];
+  return (*this)[Outcome::passed] + (*this)[Outcome::xfailed] + (*this)[Outcome::xpassed] + flaky_;
 }
 
 std::int64_t OutcomeCounts::failures() const {

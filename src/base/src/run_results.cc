@@ -23,8 +23,13 @@ constexpr std::size_t k_message_limit = 4 * 1024;
 constexpr std::size_t k_detail_limit = 64 * 1024;
 constexpr std::size_t k_run_id_limit = 256;
 constexpr std::size_t k_fingerprint_limit = 128;
+constexpr std::size_t k_shard_limit = 128;
+constexpr std::size_t k_basis_limit = 64;
+constexpr std::size_t k_place_limit = 4096;
+constexpr std::size_t k_index_limit = 256;
 constexpr std::int64_t k_year_us = std::int64_t{366} * 24 * 3600 * 1'000'000;
 constexpr std::string_view k_what = "run results";
+constexpr std::string_view k_flaky = "flaky";
 
 // At a character's edge; `text` is UTF-8.
 std::string_view cut(std::string_view text, std::size_t limit) {
@@ -58,14 +63,36 @@ std::string header_line(const RunHeader& header) {
   for (const auto& [name, value] : header.environment) environment[utf8(name)] = utf8(value);
   json::array command;
   for (const std::string& argument : header.command) command.emplace_back(utf8(argument));
-  return json::serialize(json::object{{"schema", RunHeader::k_schema},
-                                      {"run_id", utf8(header.run_id)},
-                                      {"combination", to_json(header.combination)},
-                                      {"command", std::move(command)},
-                                      {"selection", utf8(header.selection)},
-                                      {"started_at", to_rfc3339(header.started_at)},
-                                      {"finished_at", to_rfc3339(header.finished_at)},
-                                      {"environment", std::move(environment)}});
+  json::object line{{"schema", RunHeader::k_schema},
+                    {"run_id", utf8(header.run_id)},
+                    {"combination", to_json(header.combination)},
+                    {"command", std::move(command)},
+                    {"selection", utf8(header.selection)},
+                    {"started_at", to_rfc3339(header.started_at)},
+                    {"finished_at", to_rfc3339(header.finished_at)},
+                    {"environment", std::move(environment)}};
+  if (!header.config.empty()) {
+    json::array files;
+    for (const ConfigFile& file : header.config) {
+      files.push_back(json::object{{"path", utf8(file.path)}, {"digest", utf8(file.digest)}});
+    }
+    line["config"] = std::move(files);
+  }
+  if (!header.shard.empty()) line["shard"] = utf8(header.shard);
+  for (const auto& [name, set] : {std::pair{"observe", header.observe},
+                                  {"imported", header.imported},
+                                  {"interrupted", header.interrupted}}) {
+    if (set) line[name] = true;
+  }
+  return json::serialize(line);
+}
+
+json::object governed_object(const Governed& governed) {
+  json::object object{{"mode", to_string(governed.mode)},
+                      {"basis", utf8(governed.basis)},
+                      {"observed", to_string(governed.observed)}};
+  if (!governed.place.empty()) object["place"] = utf8(governed.place);
+  return object;
 }
 
 std::string result_line(const TestResult& result) {
@@ -79,6 +106,8 @@ std::string result_line(const TestResult& result) {
   if (!result.message.empty()) line["message"] = cut(utf8(result.message), k_message_limit);
   if (!result.detail.empty()) line["detail"] = cut(utf8(result.detail), k_detail_limit);
   if (result.mismatch) line["mismatch"] = to_json(*result.mismatch);
+  if (result.governed) line["governed"] = governed_object(*result.governed);
+  if (result.leak) line["leak"] = to_json(*result.leak);
   return json::serialize(line);
 }
 
@@ -103,6 +132,21 @@ class LineReader {
       refuse(path, fmt::format("{} is not between {} and {}", value, least, most));
     }
     return value;
+  }
+  bool flag(std::string_view path) {
+    const json::value* value = find(root_, path);
+    if (value == nullptr) return false;
+    if (!value->is_bool()) refuse(path, "expected true or false");
+    return value->is_bool() && value->get_bool();
+  }
+  // One of the words that `parse` knows.
+  template <class Enum>
+  Enum word(std::string_view path, std::optional<Enum> (*parse)(std::string_view),
+            std::string_view what) {
+    const std::string name = text(path);
+    const auto known = parse(name);
+    if (!known) refuse(path, fmt::format("'{}' is no {}", cut(name, 64), what));
+    return known.value_or(Enum{});
   }
   Time time(std::string_view path) {
     const std::string text = take(require_string(root_, path));
@@ -148,6 +192,28 @@ class LineReader {
   std::optional<Error> error_;
 };
 
+// What only some runs have.
+void read_circumstances(LineReader& in, RunHeader& header) {
+  if (const json::value* config = find(in.root(), "config")) {
+    const auto* files = config->if_array();
+    if (files == nullptr) in.refuse("config", "expected an array of {path, digest}");
+    for (std::size_t i = 0; files != nullptr && i < files->size(); ++i) {
+      const json::value& file = (*files)[i];
+      const auto path = require_string(file, "path");
+      const auto digest = require_string(file, "digest");
+      if (!path || !digest) {
+        in.refuse("config", "expected an array of {path, digest}");
+        break;
+      }
+      header.config.push_back({*path, *digest});
+    }
+  }
+  header.shard = in.key("shard", in.text_or_empty("shard"), k_shard_limit);
+  header.observe = in.flag("observe");
+  header.imported = in.flag("imported");
+  header.interrupted = in.flag("interrupted");
+}
+
 Result<RunHeader> read_header(const json::value& root) {
   LineReader in{root, 1};
   const std::int64_t schema = in.integer("schema", 1, std::numeric_limits<int>::max());
@@ -190,6 +256,7 @@ Result<RunHeader> read_header(const json::value& root) {
       }
     }
   }
+  read_circumstances(in, header);
   if (in.failed()) return in.error();
   return header;
 }
@@ -218,12 +285,7 @@ Result<TestResult> read_result(const json::value& root, std::size_t line) {
   if (const auto field = too_long(result.id)) in.refuse(*field, "too long");
   result.node_id = in.text_or_empty("node");
   result.attempt = static_cast<int>(in.integer("attempt", 1, std::numeric_limits<int>::max()));
-  const std::string outcome = in.text("outcome");
-  if (const auto known = parse_outcome(outcome)) {
-    result.outcome = *known;
-  } else {
-    in.refuse("outcome", fmt::format("'{}' is no outcome", cut(outcome, 64)));
-  }
+  result.outcome = in.word("outcome", parse_outcome, "outcome");
   if (const std::string kind = in.text_or_empty("kind"); !kind.empty()) {
     if (const auto known = parse_failure_kind(kind)) {
       result.kind = *known;
@@ -244,6 +306,17 @@ Result<TestResult> read_result(const json::value& root, std::size_t line) {
       const auto colon = message.find(": ");
       in.refuse("mismatch." + message.substr(0, colon), message.substr(colon + 2));
     }
+  }
+  if (in.object("governed", false) != nullptr) {
+    result.governed = {
+        .mode = in.word("governed.mode", parse_mode, "mode"),
+        .basis = in.key("governed.basis", in.text("governed.basis"), k_basis_limit),
+        .place = in.key("governed.place", in.text_or_empty("governed.place"), k_place_limit),
+        .observed = in.word("governed.observed", parse_outcome, "outcome")};
+  }
+  if (in.object("leak", false) != nullptr) {
+    constexpr auto k_most = std::numeric_limits<std::int64_t>::max();
+    result.leak = {in.integer("leak.host", 0, k_most), in.integer("leak.device", 0, k_most)};
   }
   if (in.failed()) return in.error();
   return result;
@@ -314,8 +387,15 @@ json::object to_json(const Mismatch& mismatch) {
   set("relative", mismatch.relative);
   set("absolute_tolerance", mismatch.absolute_tolerance);
   set("relative_tolerance", mismatch.relative_tolerance);
+  for (const auto& [name, text] : {std::pair{"absolute_index", &mismatch.absolute_index},
+                                   {"relative_index", &mismatch.relative_index},
+                                   {"dtype", &mismatch.dtype}}) {
+    if (!text->empty()) object[name] = utf8(*text);
+  }
   return object;
 }
+
+json::object to_json(const Leak& leak) { return {{"host", leak.host}, {"device", leak.device}}; }
 
 Result<Mismatch> read_mismatch(const json::object& object) {
   Mismatch mismatch;
@@ -327,26 +407,78 @@ Result<Mismatch> read_mismatch(const json::object& object) {
     if (!number) return tl::unexpected{number.error()};
     mismatch.*field = *number;
   }
+  for (const auto& [name, field] : {std::pair{"absolute_index", &Mismatch::absolute_index},
+                                    {"relative_index", &Mismatch::relative_index},
+                                    {"dtype", &Mismatch::dtype}}) {
+    const json::value* value = object.if_contains(name);
+    if (value == nullptr) continue;
+    const auto* text = value->if_string();
+    if (text == nullptr || text->size() > k_index_limit || text->find('\0') != text->npos) {
+      return fail(Fault::invalid_input, fmt::format("{}: expected a short text", name));
+    }
+    mismatch.*field = *text;
+  }
   return mismatch;
 }
 
-std::vector<const TestResult*> RunResults::latest() const {
-  std::vector<const TestResult*> latest;
-  std::map<std::reference_wrapper<const TestId>, std::size_t, std::less<TestId>> at;
+std::vector<Tested> RunResults::tested() const {
+  struct Attempts {
+    std::size_t at;
+    int first_failure;  // attempt; over every other: none
+  };
+  std::vector<Tested> tested;
+  std::map<std::reference_wrapper<const TestId>, Attempts, std::less<TestId>> known;
   for (const TestResult& result : results) {
-    const auto [entry, added] = at.emplace(result.id, latest.size());
-    if (added) {
-      latest.push_back(&result);
-    } else if (result.attempt >= latest[entry->second]->attempt) {
-      latest[entry->second] = &result;
+    const auto [entry, added] =
+        known.emplace(result.id, Attempts{tested.size(), std::numeric_limits<int>::max()});
+    Attempts& attempts = entry->second;
+    if (is_failure(result.outcome)) {
+      attempts.first_failure = std::min(attempts.first_failure, result.attempt);
     }
+    if (added) {
+      tested.push_back({&result, false});
+    } else if (result.attempt >= tested[attempts.at].latest->attempt) {
+      tested[attempts.at].latest = &result;
+    }
+    Tested& test = tested[attempts.at];
+    test.flaky = attempts.first_failure < test.latest->attempt &&
+                 is_flaky_after_failure(test.latest->outcome);
   }
-  return latest;
+  return tested;
 }
 
 OutcomeCounts RunResults::counts() const {
   OutcomeCounts counts;
-  for (const TestResult* result : latest()) counts.add(result->outcome);
+  for (const Tested& test : tested()) {
+    if (test.flaky) {
+      counts.add_flaky();
+    } else {
+      counts.add(test.latest->outcome);
+    }
+  }
+  return counts;
+}
+
+json::object to_json(const OutcomeCounts& counts) {
+  json::object object;
+  for (std::size_t i = 0; i < k_outcome_count; ++i) {
+    const auto outcome = static_cast<Outcome>(i);
+    if (counts[outcome] != 0) object[to_string(outcome)] = counts[outcome];
+  }
+  if (counts.flaky() != 0) object[k_flaky] = counts.flaky();
+  return object;
+}
+
+OutcomeCounts read_counts(const json::object& object) {
+  OutcomeCounts counts;
+  for (const auto& [name, number] : object) {
+    if (!number.is_int64()) continue;
+    if (name == k_flaky) {
+      counts.add_flaky(number.get_int64());
+    } else if (const auto outcome = parse_outcome(name)) {
+      counts.add(*outcome, number.get_int64());
+    }
+  }
   return counts;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace crosscheck::base {
 namespace {
 
@@ -23,6 +25,42 @@ TEST(FailureKind, NamesReadBack) {
   }
   EXPECT_EQ(to_string(FailureKind::other), "other");
   EXPECT_FALSE(parse_failure_kind("oom"));
+}
+
+TEST(Mode, NamesReadBack) {
+  for (std::size_t i = 0; i < k_modes.size(); ++i) {
+    const auto mode = static_cast<Mode>(i);
+    EXPECT_EQ(parse_mode(to_string(mode)), mode);
+  }
+  EXPECT_EQ(to_string(Mode::skip), "skip");
+  EXPECT_FALSE(parse_mode("xfail strict"));
+}
+
+TEST(Judge, WhatAnOutcomeMeansUnderAMode) {
+  using enum Outcome;
+  constexpr std::array k_observed{passed,  failed,    skipped,           xfailed,       xpassed,
+                                  crashed, timed_out, environment_error, harness_error, not_run};
+  struct Case {
+    Mode mode;
+    std::array<Outcome, k_outcome_count> judged;
+  };
+  for (const auto& [mode, judged] : {
+           Case{Mode::mandatory_success, k_observed},
+           Case{Mode::xfail,
+                {xpassed, xfailed, skipped, xfailed, xpassed, xfailed, xfailed, environment_error,
+                 harness_error, not_run}},
+           Case{Mode::xfail_strict,
+                {failed, xfailed, skipped, xfailed, failed, xfailed, xfailed, environment_error,
+                 harness_error, not_run}},
+           Case{Mode::skip,
+                {xpassed, xfailed, skipped, xfailed, xpassed, xfailed, xfailed, environment_error,
+                 harness_error, not_run}},
+       }) {
+    for (std::size_t i = 0; i < k_observed.size(); ++i) {
+      EXPECT_EQ(judge(mode, k_observed[i]), judged[i])
+          << to_string(mode) << " " << to_string(k_observed[i]);
+    }
+  }
 }
 
 TEST(OutcomeCounts, EveryOutcomeIsAtMostOneOfFailureAndFault) {

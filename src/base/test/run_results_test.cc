@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -25,7 +26,12 @@ RunResults sample() {
                 .selection = "bundled suite, quick set",
                 .started_at = from_micros(1'777'927'708'000'001),
                 .finished_at = from_micros(1'777'927'768'000'000),
-                .environment = {{"threads", "2"}, {"blas", "mkl"}}};
+                .environment = {{"threads", "2"}, {"blas", "mkl"}},
+                .config = {{"tests.yaml", "d16e57"}, {"shared/ops.yaml", "0b5"}},
+                .observe = true,
+                .shard = "2/4:7-9:0f3a",
+                .imported = true,
+                .interrupted = true};
   run.results = {
       {.id = {"test_ops.py", "TestOps", "test_forward", R"({"dtype":"float32","op":"add"})"},
        .node_id = "test_ops.py::TestOpsREFDEV::test_forward_add",
@@ -39,7 +45,15 @@ RunResults sample() {
        .mismatch = Mismatch{.absolute = 0.25,
                             .relative = std::numeric_limits<double>::infinity(),
                             .absolute_tolerance = {},
-                            .relative_tolerance = 0.5}},
+                            .relative_tolerance = 0.5,
+                            .absolute_index = "(1, 2)",
+                            .relative_index = "(0, 0)",
+                            .dtype = "float32"},
+       .governed = Governed{.mode = Mode::mandatory_success,
+                            .basis = "listed",
+                            .place = "tests.yaml:7:9",
+                            .observed = Outcome::failed},
+       .leak = Leak{.host = 300'000'000, .device = 7}},
       {.id = {"test_ops.py", "TestOps", "test_forward", R"({"dtype":"float32","op":"add"})"},
        .node_id = "test_ops.py::TestOpsREFDEV::test_forward_add",
        .attempt = 2,
@@ -58,6 +72,11 @@ void expect_equal(const RunResults& a, const RunResults& b) {
   EXPECT_EQ(a.header.started_at, b.header.started_at);
   EXPECT_EQ(a.header.finished_at, b.header.finished_at);
   EXPECT_EQ(a.header.environment, b.header.environment);
+  EXPECT_EQ(a.header.config, b.header.config);
+  EXPECT_EQ(a.header.observe, b.header.observe);
+  EXPECT_EQ(a.header.shard, b.header.shard);
+  EXPECT_EQ(a.header.imported, b.header.imported);
+  EXPECT_EQ(a.header.interrupted, b.header.interrupted);
   EXPECT_TRUE(a.results == b.results);
 }
 
@@ -110,6 +129,10 @@ TEST(RunResults, RoundTripOfRandomRuns) {
           .duration = Duration{static_cast<std::int64_t>(random() >> 20)}};
       if (random() % 2 == 0) {
         result.mismatch = Mismatch{.absolute = static_cast<double>(random() % 1000) / 16};
+        result.governed = Governed{.mode = static_cast<Mode>(random() % k_modes.size()),
+                                   .basis = text(),
+                                   .place = text(),
+                                   .observed = static_cast<Outcome>(random() % k_outcome_count)};
       }
       result.id.method += std::to_string(n);  // no two are one
       run.results.push_back(std::move(result));
@@ -158,6 +181,16 @@ TEST(RunResults, ErrorsNameLineAndField) {
                 "run results:3: attempt 1 of test_ops.py::TestOps::test_forward"},
            Case{R"("absolute":)", R"("absolute":"x","other":)",
                 "run results:2: field mismatch.absolute: "},
+           Case{R"x("absolute_index":"(1, 2)")x", R"("absolute_index":3)",
+                "run results:2: field mismatch.absolute_index: "},
+           Case{R"("mode":"mand)", R"("mode":"Mand)", "run results:2: field governed.mode: "},
+           Case{R"("observed":"failed")", R"("observed":null)",
+                "run results:2: field governed.observed: "},
+           Case{R"("governed":{)", R"("governed":[],"g":{)", "run results:2: field governed: "},
+           Case{R"("leak":{"host":3)", R"("leak":{"host":-3)", "run results:2: field leak.host: "},
+           Case{R"("config":[{"path")", R"("config":[{"p")", "run results:1: field config: "},
+           Case{R"("config":[)", R"("config":7,"c":[)", "run results:1: field config: "},
+           Case{R"("observe":true)", R"("observe":1)", "run results:1: field observe: "},
            Case{R"("variant":{)", R"("variant":[],"v":{)", "run results:2: field variant: "},
            Case{R"({"end":3})", R"({"end":2})",
                 "run results:5: field end: 2 results are announced, 3 are there"},
@@ -181,6 +214,7 @@ TEST(RunResults, NoTextHoldsANul) {
                                     {1, "device"},
                                     {1, "environment_digest"},
                                     {1, "selection"},
+                                    {1, "shard"},
                                     {2, "file"},
                                     {2, "class"},
                                     {2, "method"},
@@ -248,7 +282,7 @@ TEST(RunResults, NotANumberSurvives) {
 TEST(RunResults, CountsTheLatestAttemptOfEachTest) {
   RunResults run = sample();
   OutcomeCounts expected;
-  expected.add(Outcome::passed);
+  expected.add_flaky();  // its second attempt passed
   expected.add(Outcome::not_run);
   EXPECT_EQ(run.counts(), expected);
   std::swap(run.results[0], run.results[1]);  // the order of the lines says nothing
@@ -257,6 +291,53 @@ TEST(RunResults, CountsTheLatestAttemptOfEachTest) {
   run.results.push_back(run.results[1]);
   run.results.back().node_id = "other";
   EXPECT_EQ(run.counts(), expected);
+}
+
+TEST(RunResults, FlakyIsWhatEndsWellAfterAFailure) {
+  struct Case {
+    std::vector<Outcome> attempts;
+    bool flaky;
+  };
+  for (const auto& [attempts, flaky] : {
+           Case{{Outcome::failed, Outcome::passed}, true},
+           Case{{Outcome::crashed, Outcome::timed_out, Outcome::xfailed}, true},
+           Case{{Outcome::failed, Outcome::skipped}, true},
+           Case{{Outcome::failed, Outcome::failed}, false},
+           Case{{Outcome::failed, Outcome::environment_error}, false},
+           Case{{Outcome::environment_error, Outcome::passed}, false},
+           Case{{Outcome::passed, Outcome::failed}, false},
+           Case{{Outcome::xfailed, Outcome::passed}, false},
+           Case{{Outcome::failed, Outcome::not_run}, false},
+       }) {
+    RunResults run;
+    for (std::size_t i = 0; i < attempts.size(); ++i) {
+      run.results.push_back({.id = {"test_x.py", "", "test_a", "{}"},
+                             .attempt = static_cast<int>(i + 1),
+                             .outcome = attempts[i]});
+    }
+    for (int order = 0; order < 2; ++order) {
+      ASSERT_EQ(run.tested().size(), 1U);
+      EXPECT_EQ(run.tested()[0].flaky, flaky) << to_string(attempts.back());
+      EXPECT_EQ(run.tested()[0].latest->outcome, attempts.back());
+      EXPECT_EQ(run.counts().flaky(), flaky ? 1 : 0);
+      EXPECT_EQ(run.counts()[attempts.back()], flaky ? 0 : 1);
+      EXPECT_EQ(run.counts().total(), 1);
+      std::ranges::reverse(run.results);
+    }
+  }
+}
+
+TEST(RunResults, CountsReadBack) {
+  OutcomeCounts counts;
+  for (std::size_t i = 0; i < k_outcome_count; ++i) {
+    counts.add(static_cast<Outcome>(i), static_cast<std::int64_t>(i));
+  }
+  counts.add_flaky(5);
+  const json::object object = to_json(counts);
+  EXPECT_FALSE(object.contains("passed"));  // none
+  EXPECT_EQ(object.at("flaky"), 5);
+  EXPECT_EQ(read_counts(object), counts);
+  EXPECT_EQ(read_counts({{"later", 3}, {"failed", "x"}}), OutcomeCounts{});
 }
 
 // Identities are looked up by index, and an index has little room for a row.
@@ -277,6 +358,7 @@ TEST(RunResults, OverlongIdentitiesAreRefused) {
                   constexpr std::size_t k_around = 8;  // {"x":""}
                   r.results[0].id.variant = R"({"x":")" + t.substr(k_around) + R"("})";
                 }},
+           Case{"shard", 128, [](RunResults& r, std::string t) { r.header.shard = t; }},
            Case{"fingerprint", 128,
                 [](RunResults& r, std::string t) { r.results[0].fingerprint = t; }},
        }) {

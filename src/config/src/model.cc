@@ -23,8 +23,6 @@ constexpr std::array k_all_modes = {Mode::mandatory_success, Mode::xfail, Mode::
 
 }  // namespace
 
-std::string_view to_string(Mode mode) { return k_modes[static_cast<std::size_t>(mode)]; }
-std::optional<Mode> parse_mode(std::string_view name) { return parse<Mode>(k_modes, name); }
 std::string_view to_string(Reason reason) { return k_reasons[static_cast<std::size_t>(reason)]; }
 std::optional<Reason> parse_reason(std::string_view name) { return parse<Reason>(k_reasons, name); }
 std::string_view to_string(Decider decider) {

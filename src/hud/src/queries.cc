@@ -9,6 +9,7 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/run_results.h"
 #include "crosscheck/base/url.h"
 #include "crosscheck/store/store.h"
 #include "text.h"
@@ -151,14 +152,9 @@ Backend read_backend(const Row& row) {
 
 // JSON that this program wrote: what does not parse is shown as nothing, never as an error.
 base::OutcomeCounts read_counts(std::string_view text) {
-  base::OutcomeCounts counts;
   const auto value = base::parse_json(text, "counts");
-  if (!value || !value->is_object()) return counts;
-  for (const auto& [name, number] : value->get_object()) {
-    const auto outcome = base::parse_outcome(name);
-    if (outcome && number.is_int64()) counts.add(*outcome, number.get_int64());
-  }
-  return counts;
+  if (!value || !value->is_object()) return {};
+  return base::read_counts(value->get_object());
 }
 
 std::vector<std::pair<std::string, std::string>> read_pairs(std::string_view text) {

@@ -38,10 +38,11 @@ json::object to_object(const std::vector<std::pair<std::string, std::string>>& p
 
 }  // namespace
 
-json::object to_json(const base::OutcomeCounts& counts) {
+json::object twin_of(const base::OutcomeCounts& counts) {
   json::object object;
   for (const auto& outcome : outcomes())
     object[to_string(outcome.outcome)] = counts[outcome.outcome];
+  object["flaky"] = counts.flaky();
   object["total"] = counts.total();
   object["failures"] = counts.failures();
   object["faults"] = counts.faults();
@@ -80,7 +81,7 @@ json::object to_json(const Job& job) {
             {"skipped", or_null(job.word_skipped)}}},
           {"results",
            {{"digest", text_or_null(job.results_digest)},
-            {"counts", job.counts ? json::value(to_json(*job.counts)) : json::value(nullptr)}}}};
+            {"counts", job.counts ? json::value(twin_of(*job.counts)) : json::value(nullptr)}}}};
 }
 
 json::object to_json(const LatestJob& latest) {
@@ -259,7 +260,7 @@ json::object to_json(const JobPage& page) {
                      {"environment", to_object(run.environment)},
                      {"started_at", base::to_rfc3339(run.started_at)},
                      {"finished_at", time_or_null(run.finished_at)},
-                     {"counts", to_json(run.counts)}};
+                     {"counts", twin_of(run.counts)}};
   }
   json::array clusters;
   for (const auto& cluster : page.clusters) {

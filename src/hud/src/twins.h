@@ -9,7 +9,7 @@
 // 3339, durations are seconds.
 namespace crosscheck::hud {
 
-[[nodiscard]] boost::json::object to_json(const base::OutcomeCounts& counts);
+[[nodiscard]] boost::json::object twin_of(const base::OutcomeCounts& counts);
 [[nodiscard]] boost::json::object to_json(const Job& job);
 [[nodiscard]] boost::json::object to_json(const LatestJob& job);
 [[nodiscard]] boost::json::object to_json(const BackendSummary& summary);

@@ -8,7 +8,7 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/json.h"
-#include "crosscheck/base/outcome.h"
+#include "crosscheck/base/run_results.h"
 #include "crosscheck/relay/github_calls.h"
 #include "crosscheck/relay/shadow_target.h"
 
@@ -95,9 +95,7 @@ Result<void> add_results(store::Tx& tx, JobRow& job) {
   base::OutcomeCounts counts;
   if (const auto numbers = base::parse_json(runs->front().text(1), "counts");
       numbers && numbers->is_object())
-    for (const auto& [name, number] : numbers->get_object())
-      if (const auto outcome = base::parse_outcome(name); outcome && number.is_int64())
-        counts.add(*outcome, number.get_int64());
+    counts = base::read_counts(numbers->get_object());
   job.show.counted = true;
   job.show.passed = counts.passes();
   job.show.failed = counts.failures() + counts.faults();

@@ -85,7 +85,7 @@ Result<Stored> store_results(store::Store& store, const base::RepoName& repo,
          now});
     if (!added) return tl::unexpected(added.error());
     if (*added == 0) return Stored::duplicate;
-    if (auto ended = store::finish_run(tx, import->run, run->header.finished_at); !ended)
+    if (auto ended = store::finish_run(tx, import->run, run->header); !ended)
       return tl::unexpected(ended.error());
     return Stored::added;
   });

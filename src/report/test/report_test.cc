@@ -228,6 +228,12 @@ TEST(Conclude, SucceedsOnlyWhenEverythingRanAndNothingFailed) {
                          Outcome::environment_error, Outcome::harness_error, Outcome::not_run}) {
     EXPECT_EQ(conclude(results_of({{Outcome::passed, 3}, {bad, 1}})), "failure") << to_string(bad);
   }
+  // What a configuration leaves out on purpose is no failure; what was cut short is.
+  auto governed = results_of({{Outcome::passed, 3}, {Outcome::not_run, 1}});
+  governed.results.back().governed = base::Governed{.mode = base::Mode::xfail, .basis = "listed"};
+  EXPECT_EQ(conclude(governed), "success");
+  governed.header.interrupted = true;
+  EXPECT_EQ(conclude(governed), "failure");
 }
 
 TEST(Reporter, TriesAgainWhatMayPassAndNotWhatIsRefused) {

@@ -76,7 +76,39 @@ std::string name_of(const base::TestId& id) {
   return text + "]";
 }
 
-void add_case(pugi::xml_node suite, const base::TestResult& result) {
+void add_reason(pugi::xml_node node, const char* element, std::string_view type,
+                const base::TestResult& result) {
+  auto why = node.append_child(element);
+  set(why, "type", type);
+  set(why, "message", result.message);
+  if (!result.detail.empty()) {
+    why.append_child(pugi::node_pcdata).set_value(for_xml(result.detail).c_str());
+  }
+}
+
+// What is known of a test beside its result, as far as it has any of it.
+void add_properties(pugi::xml_node node, const base::Tested& test) {
+  const auto& result = *test.latest;
+  auto properties = node.append_child("properties");
+  add_property(properties, "node_id", result.node_id);
+  add_property(properties, "outcome", base::to_string(result.outcome));
+  if (test.flaky) add_property(properties, "flaky", "true");
+  if (result.kind != base::FailureKind::none) {
+    add_property(properties, "kind", base::to_string(result.kind));
+  }
+  if (!result.fingerprint.empty()) add_property(properties, "fingerprint", result.fingerprint);
+  if (result.attempt > 1) add_property(properties, "attempt", std::to_string(result.attempt));
+  if (result.leak) add_property(properties, "leak", base::canonical_json(to_json(*result.leak)));
+  if (!result.governed) return;
+  add_property(properties, "mode", base::to_string(result.governed->mode));
+  add_property(properties, "basis", result.governed->basis);
+  add_property(properties, "observed", base::to_string(result.governed->observed));
+  if (!result.governed->place.empty()) add_property(properties, "place", result.governed->place);
+}
+
+void add_case(pugi::xml_node suite, const base::Tested& test,
+              const std::vector<const base::TestResult*>& earlier) {
+  const auto& result = *test.latest;
   auto node = suite.append_child("testcase");
   set(node, "file", result.id.file);
   auto module = result.id.file;
@@ -86,26 +118,22 @@ void add_case(pugi::xml_node suite, const base::TestResult& result) {
       result.id.class_name.empty() ? module : module + "." + result.id.class_name);
   set(node, "name", name_of(result.id));
   set_seconds(node, result.duration);
-  auto properties = node.append_child("properties");
-  add_property(properties, "node_id", result.node_id);
-  add_property(properties, "outcome", base::to_string(result.outcome));
-  if (result.kind != base::FailureKind::none) {
-    add_property(properties, "kind", base::to_string(result.kind));
+  add_properties(node, test);
+  if (base::is_failure(result.outcome)) {
+    add_reason(node, "failure", base::to_string(result.kind), result);
+  } else if (base::is_fault(result.outcome)) {
+    add_reason(node, "error", base::to_string(result.kind), result);
+  } else if (result.outcome == Outcome::skipped || result.outcome == Outcome::xfailed ||
+             result.outcome == Outcome::not_run) {
+    add_reason(node, "skipped", base::to_string(result.outcome), result);
   }
-  if (!result.fingerprint.empty()) add_property(properties, "fingerprint", result.fingerprint);
-  if (result.attempt > 1) add_property(properties, "attempt", std::to_string(result.attempt));
-  const char* element = nullptr;
-  if (base::is_failure(result.outcome)) element = "failure";
-  if (base::is_fault(result.outcome)) element = "error";
-  const bool left_out = result.outcome == Outcome::skipped || result.outcome == Outcome::xfailed ||
-                        result.outcome == Outcome::not_run;
-  if (left_out) element = "skipped";
-  if (element == nullptr) return;
-  auto why = node.append_child(element);
-  set(why, "type", left_out ? base::to_string(result.outcome) : base::to_string(result.kind));
-  set(why, "message", result.message);
-  if (!result.detail.empty()) {
-    why.append_child(pugi::node_pcdata).set_value(for_xml(result.detail).c_str());
+  // As Maven's Surefire has it, and what reads that.
+  for (const auto* attempt : earlier) {
+    const bool failed = base::is_failure(attempt->outcome);
+    if (!failed && !base::is_fault(attempt->outcome)) continue;
+    const char* element = failed ? (test.flaky ? "flakyFailure" : "rerunFailure")
+                                 : (test.flaky ? "flakyError" : "rerunError");
+    add_reason(node, element, base::to_string(attempt->kind), *attempt);
   }
 }
 
@@ -136,9 +164,28 @@ std::string fit(const std::string& text, std::size_t width) {
 }  // namespace
 
 std::string to_junit(const base::RunResults& run) {
-  const auto results = run.latest();
-  std::map<std::string_view, std::vector<const base::TestResult*>> files;
-  for (const auto* result : results) files[result->id.file].push_back(result);
+  const auto tests = run.tested();
+  std::map<std::string_view, std::vector<const base::Tested*>> files;
+  for (const auto& test : tests) files[test.latest->id.file].push_back(&test);
+  // Few have any.
+  std::map<base::TestId, std::vector<const base::TestResult*>> attempts;
+  for (const auto& result : run.results) {
+    if (result.attempt > 1) attempts[result.id];
+  }
+  if (!attempts.empty()) {
+    for (const auto& result : run.results) {
+      if (const auto of = attempts.find(result.id); of != attempts.end()) {
+        of->second.push_back(&result);
+      }
+    }
+  }
+  const auto earlier_of = [&](const base::TestResult& latest) {
+    std::vector<const base::TestResult*> earlier;
+    if (const auto of = attempts.find(latest.id); of != attempts.end()) earlier = of->second;
+    std::erase_if(earlier, [&](const auto* other) { return other->attempt >= latest.attempt; });
+    std::ranges::sort(earlier, {}, &base::TestResult::attempt);
+    return earlier;
+  };
 
   pugi::xml_document document;
   auto declaration = document.append_child(pugi::node_declaration);
@@ -152,9 +199,13 @@ std::string to_junit(const base::RunResults& run) {
     set(suite, "name", file);
     base::OutcomeCounts counts;
     base::Duration duration{0};
-    for (const auto* result : cases) {
-      counts.add(result->outcome);
-      duration += result->duration;
+    for (const auto* test : cases) {
+      if (test->flaky) {
+        counts.add_flaky();
+      } else {
+        counts.add(test->latest->outcome);
+      }
+      duration += test->latest->duration;
     }
     set_counts(suite, counts, duration);
     set(suite, "timestamp", base::to_rfc3339(run.header.started_at));
@@ -167,7 +218,7 @@ std::string to_junit(const base::RunResults& run) {
     add_property(properties, "suite_revision", combination.suite_revision);
     add_property(properties, "device", combination.device);
     add_property(properties, "environment_digest", combination.environment_digest);
-    for (const auto* result : cases) add_case(suite, *result);
+    for (const auto* test : cases) add_case(suite, *test, earlier_of(*test->latest));
   }
   std::ostringstream out;
   document.save(out, " ", pugi::format_indent, pugi::encoding_utf8);
@@ -189,7 +240,8 @@ std::string summary_text(const base::RunResults& run, const Files& files, bool i
   std::string text;
   std::size_t shown = 0;
   std::size_t more = 0;
-  for (const auto* result : run.latest()) {
+  for (const auto& test : run.tested()) {
+    const auto* result = test.latest;
     if (!needs_a_look(result->outcome)) continue;
     if (shown == k_failures_shown) {
       ++more;
@@ -216,7 +268,8 @@ json::object summary_json(const base::RunResults& run, const Files& files, bool 
   json::object numbers;
   for (const auto outcome : k_outcomes) numbers[base::to_string(outcome)] = counts[outcome];
   json::array failures;
-  for (const auto* result : run.latest()) {
+  for (const auto& test : run.tested()) {
+    const auto* result = test.latest;
     if (!needs_a_look(result->outcome)) continue;
     failures.push_back(json::object{{"node_id", result->node_id},
                                     {"outcome", base::to_string(result->outcome)},

@@ -126,7 +126,7 @@ class Recorder {
     const auto& missing = behind_ ? run.results : waiting_;
     return store_->write([&](store::Tx& tx) -> Result<void> {
       if (auto added = store::add_results(tx, run_, missing); !added) return added;
-      return store::finish_run(tx, run_, run.header.finished_at);
+      return store::finish_run(tx, run_, run.header);
     });
   }
 
@@ -308,6 +308,7 @@ Result<RunReport> run(const RunRequest& request) {
   if (!interrupted) return tl::unexpected(interrupted.error());
   report.interrupted = *interrupted;
   header.finished_at = clock.now();
+  header.interrupted = report.interrupted;
 
   Errors errors;
   errors.keep(write_files(report.results, files));

@@ -19,6 +19,14 @@ std::string to_json(const std::vector<std::string>& texts) {
   return base::canonical_json(json::array(texts.begin(), texts.end()));
 }
 
+std::string to_json(const std::vector<base::ConfigFile>& files) {
+  json::array array;
+  for (const auto& [path, digest] : files) {
+    array.push_back(json::object{{"path", path}, {"digest", digest}});
+  }
+  return base::canonical_json(array);
+}
+
 std::string to_json(const std::vector<std::pair<std::string, std::string>>& facts) {
   json::object object;
   for (const auto& [name, value] : facts) object[name] = value;
@@ -46,7 +54,8 @@ std::string value_rows(std::size_t rows, std::span<const char* const> casts, std
 
 constexpr std::array k_test_columns{"TEXT", "TEXT", "TEXT", "TEXT", "TEXT"};
 constexpr std::array k_result_columns{"TEXT", "BIGINT", "TEXT", "TEXT", "TEXT",
-                                      "TEXT", "TEXT",   "TEXT", "TEXT", "BIGINT"};
+                                      "TEXT", "TEXT",   "TEXT", "TEXT", "BIGINT",
+                                      "TEXT", "TEXT",   "TEXT", "TEXT", "TEXT"};
 
 std::string insert_tests_sql(std::size_t rows) {
   return "INSERT INTO tests (digest, file, class_name, method, variant) VALUES " +
@@ -55,12 +64,13 @@ std::string insert_tests_sql(std::size_t rows) {
 
 std::string insert_results_sql(std::size_t rows) {
   return "WITH given (digest, attempt, outcome, kind, fingerprint, node_id, message, detail, "
-         "mismatch, duration_us) AS (VALUES " +
+         "mismatch, duration_us, mode, basis, place, observed, leak) AS (VALUES " +
          value_rows(rows, k_result_columns, 1) +
          ") INSERT INTO test_results (run, test, attempt, outcome, kind, fingerprint, node_id, "
-         "message, detail, mismatch, duration_us) "
+         "message, detail, mismatch, duration_us, mode, basis, place, observed, leak) "
          "SELECT $1, tests.id, given.attempt, given.outcome, given.kind, given.fingerprint, "
-         "given.node_id, given.message, given.detail, given.mismatch, given.duration_us "
+         "given.node_id, given.message, given.detail, given.mismatch, given.duration_us, "
+         "given.mode, given.basis, given.place, given.observed, given.leak "
          // Says to SQLite's planner which table to begin with.
          "FROM given CROSS JOIN tests WHERE tests.digest = given.digest "
          "ON CONFLICT DO NOTHING";
@@ -91,6 +101,14 @@ Result<void> add_chunk(Tx& tx, std::int64_t run, std::span<const base::TestResul
                           ? std::optional{base::canonical_json(base::to_json(*result.mismatch))}
                           : std::nullopt);
     rows.emplace_back(std::int64_t{result.duration.count()});
+    const auto& governed = result.governed;
+    using Text = std::optional<std::string>;
+    rows.emplace_back(governed ? Text{to_string(governed->mode)} : Text{});
+    rows.emplace_back(governed ? Text{governed->basis} : Text{});
+    rows.emplace_back(governed ? Text{governed->place} : Text{});
+    rows.emplace_back(governed ? Text{to_string(governed->observed)} : Text{});
+    rows.emplace_back(result.leak ? Text{base::canonical_json(base::to_json(*result.leak))}
+                                  : Text{});
   }
   if (auto done = tx.execute(tests_sql, tests); !done) return tl::unexpected(done.error());
   if (auto done = tx.execute(results_sql, rows); !done) return tl::unexpected(done.error());
@@ -110,11 +128,15 @@ Result<std::optional<std::int64_t>> insert_run(Tx& tx, const base::RunHeader& he
   if (!known) return tl::unexpected(known.error());
   auto rows = tx.query(
       "INSERT INTO runs (repo_key, run_key, results_digest, combination, command, selection, "
-      "environment, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+      "environment, started_at, config, observe, shard, imported) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) "
       "ON CONFLICT DO NOTHING RETURNING id",
       {file.repo_key, header.run_id,
        file.digest.empty() ? std::nullopt : std::optional{file.digest}, digest,
-       to_json(header.command), header.selection, to_json(header.environment), header.started_at});
+       to_json(header.command), header.selection, to_json(header.environment), header.started_at,
+       to_json(header.config), std::int64_t{header.observe},
+       header.shard.empty() ? std::nullopt : std::optional{header.shard},
+       std::int64_t{header.imported}});
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty()) return std::nullopt;
   return rows->front().integer(0);
@@ -144,17 +166,31 @@ Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestRes
   return {};
 }
 
-Result<void> finish_run(Tx& tx, std::int64_t run, base::Time finished_at) {
+Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header) {
   auto rows = tx.query(
-      "SELECT outcome, COUNT(*) FROM test_results AS result WHERE run = $1 AND attempt = "
+      "SELECT outcome, flaky, COUNT(*) FROM (SELECT outcome, CASE WHEN attempt > 1 AND EXISTS "
+      "(SELECT 1 FROM test_results AS earlier WHERE earlier.run = result.run AND "
+      "earlier.test = result.test AND earlier.attempt < result.attempt AND "
+      "earlier.outcome IN ('failed', 'crashed', 'timed_out')) THEN 1 ELSE 0 END AS flaky "
+      "FROM test_results AS result WHERE run = $1 AND attempt = "
       "(SELECT MAX(attempt) FROM test_results AS other "
-      "WHERE other.run = result.run AND other.test = result.test) GROUP BY outcome",
+      "WHERE other.run = result.run AND other.test = result.test)) AS latest "
+      "GROUP BY outcome, flaky",
       {run});
   if (!rows) return tl::unexpected(rows.error());
-  json::object counts;
-  for (const Row& row : *rows) counts[row.text(0)] = row.integer(1);
-  auto changed = tx.execute("UPDATE runs SET finished_at = $2, counts = $3 WHERE id = $1",
-                            {run, finished_at, base::canonical_json(counts)});
+  base::OutcomeCounts counts;
+  for (const Row& row : *rows) {
+    const auto outcome = base::parse_outcome(row.text(0)).value_or(base::Outcome::not_run);
+    if (row.integer(1) != 0 && base::is_flaky_after_failure(outcome)) {
+      counts.add_flaky(row.integer(2));
+    } else {
+      counts.add(outcome, row.integer(2));
+    }
+  }
+  auto changed = tx.execute(
+      "UPDATE runs SET finished_at = $2, counts = $3, ended = $4, owner = NULL WHERE id = $1",
+      {run, header.finished_at, base::canonical_json(base::to_json(counts)),
+       header.interrupted ? "interrupted" : "complete"});
   if (!changed) return tl::unexpected(changed.error());
   if (*changed == 0) return fail(Fault::not_found, "there is no run " + std::to_string(run));
   return {};
@@ -185,7 +221,7 @@ Result<std::int64_t> import_run(Tx& tx, const base::RunResults& run, const Resul
   if (auto added = add_results(tx, import->run, run.results); !added) {
     return tl::unexpected(added.error());
   }
-  if (auto ended = finish_run(tx, import->run, run.header.finished_at); !ended) {
+  if (auto ended = finish_run(tx, import->run, run.header); !ended) {
     return tl::unexpected(ended.error());
   }
   return import->run;

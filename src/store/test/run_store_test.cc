@@ -7,6 +7,7 @@
 #include <span>
 #include <thread>
 
+#include "crosscheck/base/json.h"
 #include "harness.h"
 
 namespace crosscheck::store::testing {
@@ -39,7 +40,8 @@ TestResult result(int test, int attempt = 1, Outcome outcome = Outcome::passed) 
     made.fingerprint = "f00";
     made.message = "Tensor-likes are not close! é";
     made.detail = "Traceback";
-    made.mismatch = base::Mismatch{0.5, std::nullopt, 1e-5, 1.3e-6};
+    made.mismatch = base::Mismatch{
+        .absolute = 0.5, .relative = {}, .absolute_tolerance = 1e-5, .relative_tolerance = 1.3e-6};
   }
   made.duration = std::chrono::milliseconds{test};
   return made;
@@ -70,11 +72,13 @@ TEST_P(RunStore, FillsARunWhileItGoesOn) {
   add({result(2, 1, Outcome::failed), result(2, 2, Outcome::passed),
        result(3, 1, Outcome::crashed)});
   add({});
-  EXPECT_OK(
-      store().write([&](Tx& tx) { return finish_run(tx, *id, base::from_micros(5'000'000)); }));
+  auto ended = run.header;
+  ended.finished_at = base::from_micros(5'000'000);
+  EXPECT_OK(store().write([&](Tx& tx) { return finish_run(tx, *id, ended); }));
   EXPECT_EQ(count("test_results"), 4);
   EXPECT_EQ(count("tests"), 3);
-  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"crashed":1,"passed":2})");
+  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"crashed":1,"flaky":1,"passed":1})");
+  EXPECT_EQ(text("SELECT ended FROM runs"), "complete");
   EXPECT_EQ(query("SELECT finished_at FROM runs").at(0).time(0), base::from_micros(5'000'000));
   EXPECT_EQ(text("SELECT command FROM runs"), R"(["crosscheck","run","--quick"])");
   EXPECT_EQ(text("SELECT environment FROM runs"), R"({"os":"Debian \"12\"","python":"3.11"})");
@@ -92,6 +96,53 @@ TEST_P(RunStore, FillsARunWhileItGoesOn) {
   EXPECT_THAT(row.text(6), ::testing::HasSubstr(R"("absolute":0.5)"));
   EXPECT_EQ(row.integer(7), 2000);
   EXPECT_EQ(row.text(8), failed.id.variant);
+}
+
+TEST_P(RunStore, KeepsWhatAConfigurationSays) {
+  RunResults run = make_run("r1", 0);
+  run.header.config = {{"tests.yaml", "d16e57"}};
+  run.header.observe = true;
+  run.header.shard = "2/4:7-9:0f3a";
+  run.header.interrupted = true;
+  run.results = {result(1), result(2, 1, Outcome::xfailed)};
+  run.results[1].governed = base::Governed{.mode = base::Mode::xfail,
+                                           .basis = "listed",
+                                           .place = "tests.yaml:7:9",
+                                           .observed = Outcome::crashed};
+  run.results[1].leak = base::Leak{300, 4};
+  ASSERT_OK(import(run, "d1"));
+  const Row header = query("SELECT config, observe, shard, imported, ended FROM runs").at(0);
+  EXPECT_EQ(header.text(0), R"([{"digest":"d16e57","path":"tests.yaml"}])");
+  EXPECT_EQ(header.integer(1), 1);
+  EXPECT_EQ(header.text(2), "2/4:7-9:0f3a");
+  EXPECT_EQ(header.integer(3), 0);
+  EXPECT_EQ(header.text(4), "interrupted");
+  const auto rows =
+      query("SELECT mode, basis, place, observed, leak FROM test_results ORDER BY duration_us");
+  EXPECT_TRUE(rows.at(0).is_null(0) && rows.at(0).is_null(3) && rows.at(0).is_null(4));
+  EXPECT_EQ(rows.at(1).text(0), "xfail");
+  EXPECT_EQ(rows.at(1).text(1), "listed");
+  EXPECT_EQ(rows.at(1).text(2), "tests.yaml:7:9");
+  EXPECT_EQ(rows.at(1).text(3), "crashed");
+  EXPECT_EQ(rows.at(1).text(4), R"({"device":4,"host":300})");
+}
+
+// The store counts as the file does.
+TEST_P(RunStore, CountsAsTheResultsThemselvesDo) {
+  std::mt19937_64 random{7};
+  RunResults run = make_run("r1", 0);
+  for (int test = 0; test < 60; ++test) {
+    const auto attempts = 1 + static_cast<int>(random() % 3);
+    for (int attempt = 1; attempt <= attempts; ++attempt) {
+      run.results.push_back(
+          result(test, attempt, static_cast<Outcome>(random() % base::k_outcome_count)));
+    }
+  }
+  ASSERT_GT(run.counts().flaky(), 0);
+  ASSERT_OK(import(run, "d1"));
+  const auto counts = base::parse_json(text("SELECT counts FROM runs"), "counts");
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(base::read_counts(counts->get_object()), run.counts());
 }
 
 TEST_P(RunStore, ARunIdIsUsedOnce) {

@@ -62,11 +62,31 @@ struct Mismatch {
   std::optional<double> relative = {};
   std::optional<double> absolute_tolerance = {};
   std::optional<double> relative_tolerance = {};
+  std::string absolute_index = {};  // where the greatest difference is: "(0, 3)"; empty: not said
+  std::string relative_index = {};
+  std::string dtype = {};  // that was compared
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
 // What is not a finite number is the text "nan", "inf" or "-inf". The error names the field.
 [[nodiscard]] boost::json::object to_json(const Mismatch& mismatch);
 [[nodiscard]] Result<Mismatch> read_mismatch(const boost::json::object& object);
+
+// What a test configuration says of a test, in a run on one.
+struct Governed {
+  Mode mode = Mode::skip;
+  std::string basis = {};  // how that came about, by config::Basis's name: "listed", "unlisted"
+  std::string place = {};  // "file:line:column" of what says so; empty: nothing does
+  Outcome observed = Outcome::not_run;  // what it did; the result's outcome is what that means
+  friend bool operator==(const Governed&, const Governed&) = default;
+};
+
+// Bytes by which the process's memory had grown after a test, where that is beyond the run's limit.
+struct Leak {
+  std::int64_t host = 0;
+  std::int64_t device = 0;
+  friend bool operator==(const Leak&, const Leak&) = default;
+};
+[[nodiscard]] boost::json::object to_json(const Leak& leak);
 
 struct TestResult {
   TestId id = {};
@@ -79,7 +99,16 @@ struct TestResult {
   std::string detail = {};       // traceback; at most 64 KiB
   Duration duration{0};
   std::optional<Mismatch> mismatch = {};
+  std::optional<Governed> governed = {};  // nothing in a run without a configuration
+  std::optional<Leak> leak = {};
   friend bool operator==(const TestResult&, const TestResult&) = default;
+};
+
+// A file of the test configuration that a run was on.
+struct ConfigFile {
+  std::string path = {};    // as it was given
+  std::string digest = {};  // sha256 of its bytes
+  friend bool operator==(const ConfigFile&, const ConfigFile&) = default;
 };
 
 struct RunHeader {
@@ -92,18 +121,31 @@ struct RunHeader {
   Time finished_at{};
   // Name, value: allow-listed facts.
   std::vector<std::pair<std::string, std::string>> environment = {};
+  std::vector<ConfigFile> config = {};  // with what they include; none: no configuration
+  bool observe = false;                 // run whatever the configuration says, to score it
+  std::string shard = {};               // which part of a selection, as the runner writes it
+  bool imported = false;                // read from what another runner wrote
+  bool interrupted = false;             // ended before all that was selected had been run
+};
+
+// A test over its attempts.
+struct Tested {
+  const TestResult* latest = nullptr;
+  bool flaky = false;  // it failed before
 };
 
 struct RunResults {
   RunHeader header;
   std::vector<TestResult> results;
 
-  // Of each test the latest attempt, in the order in which tests first come. They point into
-  // `results`.
-  [[nodiscard]] std::vector<const TestResult*> latest() const;
-  // Of the latest attempts.
+  // Each test, in the order in which they first come. They point into `results`.
+  [[nodiscard]] std::vector<Tested> tested() const;
   [[nodiscard]] OutcomeCounts counts() const;
 };
+
+// Names to numbers, without those that are 0; "flaky" among them. Other names are passed over.
+[[nodiscard]] boost::json::object to_json(const OutcomeCounts& counts);
+[[nodiscard]] OutcomeCounts read_counts(const boost::json::object& object);
 
 // First line the header, then a line a result, last line {"end": <number of results>}: a file cut
 // off is noticed.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "crosscheck/base/outcome.h"
 #include "crosscheck/config/document.h"
 #include "crosscheck/config/when.h"
 
@@ -15,16 +16,9 @@
 // documents that a Config keeps.
 namespace crosscheck::config {
 
-enum class Mode : std::uint8_t {
-  mandatory_success,  // must pass
-  xfail,              // may fail
-  xfail_strict,       // must fail
-  skip,               // is not run
-};
-inline constexpr std::string_view k_modes[] = {"mandatory_success", "xfail", "xfail_strict",
-                                               "skip"};
-[[nodiscard]] std::string_view to_string(Mode mode);
-[[nodiscard]] std::optional<Mode> parse_mode(std::string_view name);
+using base::k_modes;
+using base::Mode;
+using base::parse_mode;
 
 // Why a test has its mode. The list is closed.
 enum class Reason : std::uint8_t {

@@ -16,8 +16,9 @@ namespace crosscheck::store {
 // Appends results of a run; the same (test, attempt) again changes nothing.
 [[nodiscard]] base::Result<void> add_results(Tx& tx, std::int64_t run,
                                              std::span<const base::TestResult> results);
-// Sets the end and the counts (from what is stored).
-[[nodiscard]] base::Result<void> finish_run(Tx& tx, std::int64_t run, base::Time finished_at);
+// Sets the end, as the header has it, and the counts (from what is stored).
+[[nodiscard]] base::Result<void> finish_run(Tx& tx, std::int64_t run,
+                                            const base::RunHeader& header);
 
 // A result file and whose it is. Run ids are the uploader's own: the same id of another repository,
 // or of a run made here, is another run.
