@@ -53,7 +53,7 @@ class DeviceTypeTestBase:
 
 
 class CPUTestBase(DeviceTypeTestBase):
-    pass
+    device_type = "cpu"
 
 
 class TestGeneric:
@@ -102,6 +102,14 @@ def test_device_class_is_named_as_written() -> None:
     assert facts.generic_class(device_class()) == "TestGeneric"
     assert facts.generic_class(TestGeneric) == "TestGeneric"
     assert facts.generic_class(None) == ""
+
+
+def test_device_class_of_old_torch_is_named_as_written() -> None:
+    def made(name: str, base: str) -> type:
+        return type(name, (CPUTestBase, type(base, (), {})), {})
+
+    assert facts.generic_class(made("TestViewCPU", "TestView_base")) == "TestView"
+    assert facts.generic_class(made("TestView_baseCPU", "TestView_base")) == "TestView_base"
 
 
 @pytest.mark.parametrize(
