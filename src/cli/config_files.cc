@@ -38,11 +38,16 @@ Result<config::Circumstances> circumstances(const Where& where) {
 
 std::string today() { return base::to_rfc3339(base::SystemClock{}.now()).substr(0, 10); }
 
+namespace {
+
+Result<std::string> read_text(const std::string& path) {
+  return base::read_file(path, config::Document::k_size_limit);
+}
+
+}  // namespace
+
 config::Loaded read_config(const std::string& path) {
-  return config::load(
-      path,
-      [](const std::string& name) { return base::read_file(name, config::Document::k_size_limit); },
-      today());
+  return config::load(path, read_text, today());
 }
 
 tl::unexpected<base::Error> fail_with(const std::vector<Finding>& findings) {
@@ -58,10 +63,15 @@ tl::unexpected<base::Error> fail_with(const std::vector<Finding>& findings) {
 Result<config::Config> load_config(const std::string& path) { return load_configs({path}); }
 
 Result<config::Config> load_configs(const std::vector<std::string>& paths) {
+  return load_configs(paths, read_text);
+}
+
+Result<config::Config> load_configs(const std::vector<std::string>& paths,
+                                    const config::ReadFile& read) {
   std::vector<config::Config> parts;
   std::vector<Finding> findings;
   for (const std::string& path : paths) {
-    config::Loaded loaded = read_config(path);
+    config::Loaded loaded = config::load(path, read, today());
     findings.insert(findings.end(), loaded.findings.begin(), loaded.findings.end());
     if (loaded.config) parts.push_back(std::move(*loaded.config));
   }

@@ -29,6 +29,8 @@ void add_where(CLI::App& command, Where& where);
 // Without errors. Several are one configuration, and must agree.
 [[nodiscard]] base::Result<config::Config> load_config(const std::string& path);
 [[nodiscard]] base::Result<config::Config> load_configs(const std::vector<std::string>& paths);
+[[nodiscard]] base::Result<config::Config> load_configs(const std::vector<std::string>& paths,
+                                                        const config::ReadFile& read);
 // The errors among the findings as one.
 [[nodiscard]] tl::unexpected<base::Error> fail_with(const std::vector<config::Finding>& findings);
 

@@ -594,7 +594,7 @@ class Loader {
 
   // `from`: the `include:` that names it; false for the file itself.
   void include(const std::string& path, Node from) {
-    const std::string name = std::filesystem::path{path}.lexically_normal().string();
+    const std::string name = document_name(path);
     const Place place = from ? from.place() : Place{name};
     if (std::find(open_.begin(), open_.end(), name) != open_.end()) {
       add(FindingKind::bad_value, place, fmt::format("'{}' includes itself", name),
@@ -651,6 +651,10 @@ class Loader {
 };
 
 }  // namespace
+
+std::string document_name(const std::string& path) {
+  return std::filesystem::path{path}.lexically_normal().string();
+}
 
 Loaded load(const std::string& path, const ReadFile& read, std::string_view today) {
   return Loader{read, today}.load(path);

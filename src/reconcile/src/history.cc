@@ -10,10 +10,15 @@ namespace {
 
 using base::Outcome;
 
+// What the test did, whatever that means under its mode.
+Outcome observed(const base::TestResult& result) {
+  return result.governed ? result.governed->observed : result.outcome;
+}
+
 // Whether an attempt says that the device does what the test asks; nothing: it says neither.
-std::optional<bool> evidence(const base::TestResult& result) {
-  if (result.outcome == Outcome::passed || result.outcome == Outcome::xpassed) return true;
-  if (base::is_failure(result.outcome)) return false;
+std::optional<bool> evidence(Outcome outcome) {
+  if (outcome == Outcome::passed || outcome == Outcome::xpassed) return true;
+  if (base::is_failure(outcome)) return false;
   return std::nullopt;
 }
 
@@ -78,13 +83,14 @@ void History::add(const base::RunHeader& header, std::span<const base::TestResul
       seen.node = result.node_id;
       seen.node_run = number;
     }
-    const auto says = evidence(result);
+    const Outcome outcome = observed(result);
+    const auto says = evidence(outcome);
     if (!says) continue;
     Attempt attempt{number, result.attempt, *says, 0};
     if (!*says) {
       attempt.failure = static_cast<std::uint32_t>(failures_.size());
-      failures_.push_back(std::make_unique<const Failure>(Failure{
-          result.outcome, result.kind, result.fingerprint, result.message, result.mismatch}));
+      failures_.push_back(std::make_unique<const Failure>(
+          Failure{outcome, result.kind, result.fingerprint, result.message, result.mismatch}));
     }
     seen.attempts.push_back(attempt);
   }

@@ -95,6 +95,7 @@ class Proposer {
         governor_{config, circumstances} {}
 
   Proposals run() {
+    proposals_.complete = complete_;
     choose_runs();
     config::SuiteReport report = config::check_against(config_, suite_, circumstances_);
     proposals_.rulings = std::move(report.rulings);

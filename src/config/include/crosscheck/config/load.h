@@ -15,6 +15,9 @@ namespace crosscheck::config {
 // How the text of a file is got: the file itself and what it includes.
 using ReadFile = std::function<base::Result<std::string>(const std::string& path)>;
 
+// What the document of a file is called: its path, without detours.
+[[nodiscard]] std::string document_name(const std::string& path);
+
 struct Loaded {
   // Nothing where the files could not be read as YAML. With errors among the findings it holds what
   // could be understood, and must not be acted on.

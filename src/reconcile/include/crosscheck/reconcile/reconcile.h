@@ -78,6 +78,7 @@ struct Change {
 struct Proposals {
   // Tests that entries tie about. Nothing is proposed before that is mended.
   std::vector<config::Finding> ties = {};
+  bool complete = false;  // the suite is all that there is
   // By file, in the configuration's order; there by kind, there by name.
   std::vector<Change> changes = {};
   std::vector<config::Ruling> rulings = {};  // of the suite's tests, as they are now

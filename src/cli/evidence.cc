@@ -1,0 +1,114 @@
+#include "evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/gzip.h"
+#include "crosscheck/base/repo_name.h"
+#include "crosscheck/base/results_limits.h"
+#include "crosscheck/store/run_history.h"
+
+namespace crosscheck::cli {
+namespace {
+
+using base::Fault;
+using base::Result;
+
+Result<base::RunResults> read_results_file(const std::string& path) {
+  auto text = base::read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  if (text->starts_with("\x1f\x8b")) {
+    auto unpacked = base::gunzip(*text, base::k_results_text_limit);
+    if (!unpacked)
+      return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
+    text = std::move(*unpacked);
+  }
+  auto run = base::parse_run_results(*text);
+  if (!run)
+    return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
+  return run;
+}
+
+bool fits(const EvidenceOptions& options, const std::vector<std::string>& devices,
+          const base::RunHeader& header) {
+  const base::Combination& combination = header.combination;
+  const auto names = reconcile::circumstances({{}, combination, {}, {}}).devices;
+  return (options.backend.empty() || options.backend == combination.backend) &&
+         std::all_of(devices.begin(), devices.end(), [&](const std::string& device) {
+           return device == combination.device ||
+                  std::find(names.begin(), names.end(), device) != names.end();
+         });
+}
+
+Result<void> read_store(const Globals& globals, const EvidenceOptions& options,
+                        const std::vector<std::string>& devices, reconcile::History& history) {
+  store::RunFilter filter;
+  if (!options.repo.empty()) {
+    const auto repo = base::RepoName::parse(options.repo);
+    if (!repo) return base::fail(Fault::usage, "--repo: " + repo.error().message);
+    filter.repo_key = repo->key();
+  }
+  filter.run_ids = options.runs;
+  filter.backend = options.backend;
+  filter.devices = devices;
+  filter.most = options.runs.empty() ? options.last : options.runs.size();
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  const auto store = store::open(*url, {.create = false, .migrate = false, .read_only = true});
+  if (!store) return tl::unexpected(store.error());
+  return (*store)->read([&](store::Tx& tx) -> Result<void> {
+    const auto runs = store::list_runs(tx, filter);
+    if (!runs) return tl::unexpected(runs.error());
+    for (const std::string& id : options.runs)
+      if (std::none_of(runs->begin(), runs->end(),
+                       [&](const store::StoredRun& run) { return run.header.run_id == id; }))
+        return base::fail(Fault::not_found, fmt::format("there is no run {} in the store", id));
+    for (const store::StoredRun& run : *runs) {
+      const auto results = store::read_results(tx, run.id);
+      if (!results) return tl::unexpected(results.error());
+      history.add(run.header, *results);
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+void add_evidence_options(CLI::App& command, EvidenceOptions& options) {
+  command.add_option("--results", options.results,
+                     "Results files that `crosscheck run --results` wrote; the store is not read");
+  command.add_option("--runs", options.runs, "Ids of runs in the store; default: the newest")
+      ->excludes("--results");
+  command.add_option("--last", options.last, "So many of the newest runs")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--backend", options.backend, "Only runs of this backend");
+  command.add_option("--repo", options.repo,
+                     "Runs that this repository (OWNER/NAME) uploaded; default: made here");
+}
+
+Result<void> read_evidence(const Globals& globals, const EvidenceOptions& options,
+                           const std::vector<std::string>& devices, reconcile::History& history) {
+  if (options.results.empty()) {
+    if (auto read = read_store(globals, options, devices, history); !read) return read;
+  }
+  for (const std::string& path : options.results) {
+    const auto run = read_results_file(path);
+    if (!run) return tl::unexpected(run.error());
+    if (fits(options, devices, run->header)) history.add(run->header, run->results);
+  }
+  std::set<std::string> subjects;
+  for (const reconcile::Run* run : history.runs())
+    subjects.insert(
+        fmt::format("backend {}, device {}", run->combination.backend, run->combination.device));
+  if (subjects.size() < 2) return {};
+  std::string all;
+  for (const std::string& subject : subjects) all += "\n  " + subject;
+  return base::fail(Fault::usage, "the runs are of more than one backend or device:" + all,
+                    "choose with --backend and --device");
+}
+
+}  // namespace crosscheck::cli

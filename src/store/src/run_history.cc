@@ -1,0 +1,209 @@
+#include "crosscheck/store/run_history.h"
+
+#include <algorithm>
+
+#include "crosscheck/base/json.h"
+
+namespace crosscheck::store {
+
+using base::Result;
+namespace json = base::json;
+
+namespace {
+
+constexpr std::string_view k_run_columns =
+    "r.id, r.repo_key, r.run_key, r.command, r.selection, r.environment, r.started_at, "
+    "r.finished_at, c.backend, c.backend_revision, c.core_revision, c.suite_revision, c.device, "
+    "c.environment_digest, r.config, r.observe, r.shard, r.imported, r.ended";
+constexpr std::size_t k_run_column_count = 19;
+
+StoredRun read_run(const Row& row) {
+  StoredRun run;
+  run.id = row.integer(0);
+  run.repo_key = row.text(1);
+  run.header.run_id = row.text(2);
+  if (const auto command = base::parse_json(row.text(3), "command");
+      command && command->is_array()) {
+    for (const json::value& word : command->get_array())
+      if (word.is_string()) run.header.command.emplace_back(word.get_string());
+  }
+  run.header.selection = row.text(4);
+  if (const auto facts = base::parse_json(row.text(5), "environment");
+      facts && facts->is_object()) {
+    for (const auto& [name, value] : facts->get_object())
+      if (value.is_string()) run.header.environment.emplace_back(name, value.get_string());
+  }
+  run.header.started_at = row.time(6);
+  run.ended = !row.is_null(7);
+  if (run.ended) run.header.finished_at = row.time(7);
+  run.header.combination = {row.text(8),  row.text(9),  row.text(10),
+                            row.text(11), row.text(12), row.text(13)};
+  if (const auto files = base::parse_json(row.text(14), "config"); files && files->is_array()) {
+    for (const json::value& file : files->get_array()) {
+      auto path = base::require_string(file, "path");
+      auto digest = base::require_string(file, "digest");
+      if (path && digest) run.header.config.push_back({std::move(*path), std::move(*digest)});
+    }
+  }
+  run.header.observe = row.integer(15) != 0;
+  run.header.shard = row.optional_text(16).value_or("");
+  run.header.imported = row.integer(17) != 0;
+  run.header.interrupted = row.optional_text(18) == "interrupted";
+  return run;
+}
+
+constexpr std::string_view k_result_columns =
+    "t.attempt, t.outcome, t.kind, t.fingerprint, t.node_id, "
+    "CASE WHEN t.fingerprint = '' THEN '' ELSE t.message END, t.mismatch, t.duration_us, t.mode, "
+    "t.basis, t.place, t.observed";
+
+base::TestResult read_result(const Row& row, std::size_t first) {
+  base::TestResult result;
+  result.attempt = static_cast<int>(row.integer(first));
+  result.outcome = base::parse_outcome(row.text(first + 1)).value_or(base::Outcome::not_run);
+  result.kind = base::parse_failure_kind(row.text(first + 2)).value_or(base::FailureKind::none);
+  result.fingerprint = row.text(first + 3);
+  result.node_id = row.text(first + 4);
+  result.message = row.text(first + 5);
+  if (const auto text = row.optional_text(first + 6)) {
+    if (const auto value = base::parse_json(*text, "mismatch"); value && value->is_object())
+      if (auto mismatch = base::read_mismatch(value->get_object())) result.mismatch = *mismatch;
+  }
+  result.duration = base::Duration{row.integer(first + 7)};
+  const auto mode = base::parse_mode(row.optional_text(first + 8).value_or(""));
+  const auto observed = base::parse_outcome(row.optional_text(first + 11).value_or(""));
+  if (mode && observed)
+    result.governed = {*mode, row.optional_text(first + 9).value_or(""),
+                       row.optional_text(first + 10).value_or(""), *observed};
+  return result;
+}
+
+base::TestId read_test(const Row& row, std::size_t first) {
+  return {row.text(first), row.text(first + 1), row.text(first + 2), row.text(first + 3)};
+}
+
+std::string placeholder(const Parameters& parameters) {
+  return "$" + std::to_string(parameters.size());
+}
+
+// A pattern for LIKE … ESCAPE '\\' that finds `part` anywhere.
+std::string anywhere(std::string_view part) {
+  std::string pattern = "%";
+  for (const char c : part) {
+    if (c == '%' || c == '_' || c == '\\') pattern += '\\';
+    pattern += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return pattern + "%";
+}
+
+Result<std::vector<StoredTest>> read_tests(Tx& tx, const std::string& where,
+                                           const Parameters& parameters) {
+  const auto rows = tx.query(
+      "SELECT x.id, x.file, x.class_name, x.method, x.variant, "
+      "COALESCE((SELECT t.node_id FROM test_results t WHERE t.test = x.id "
+      "ORDER BY t.run DESC LIMIT 1), '') FROM tests x WHERE " +
+          where + " ORDER BY x.file, x.class_name, x.method, x.variant LIMIT $1",
+      parameters);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<StoredTest> tests;
+  for (const Row& row : *rows) tests.push_back({row.integer(0), read_test(row, 1), row.text(5)});
+  return tests;
+}
+
+}  // namespace
+
+Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
+  Parameters parameters{filter.repo_key};
+  std::string where = "r.repo_key = $1";
+  const auto equals = [&](std::string_view column, const std::string& value) {
+    if (value.empty()) return;
+    parameters.emplace_back(value);
+    where += " AND " + std::string{column} + " = " + placeholder(parameters);
+  };
+  equals("c.backend", filter.backend);
+  for (const std::string& device : filter.devices) {
+    // "type: model", or the type alone.
+    parameters.emplace_back(device);
+    const std::string whole = placeholder(parameters);
+    parameters.emplace_back(device + ": ");
+    const std::string type = placeholder(parameters);
+    parameters.emplace_back(": " + device);
+    const std::string model = placeholder(parameters);
+    where += " AND (c.device = " + whole + " OR SUBSTR(c.device, 1, LENGTH(" + type +
+             ")) = " + type + " OR SUBSTR(c.device, LENGTH(c.device) - LENGTH(" + model +
+             ") + 1) = " + model + ")";
+  }
+  if (!filter.run_ids.empty()) {
+    where += " AND r.run_key IN (";
+    for (const std::string& id : filter.run_ids) {
+      parameters.emplace_back(id);
+      where += (&id == &filter.run_ids.front() ? "" : ", ") + placeholder(parameters);
+    }
+    where += ")";
+  }
+  parameters.emplace_back(static_cast<std::int64_t>(filter.most));
+  const auto rows =
+      tx.query("SELECT " + std::string{k_run_columns} +
+                   " FROM runs r JOIN combinations c ON c.digest = r.combination WHERE " + where +
+                   " ORDER BY r.started_at DESC, r.run_key DESC LIMIT " + placeholder(parameters),
+               parameters);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<StoredRun> runs;
+  for (const Row& row : *rows) runs.push_back(read_run(row));
+  return runs;
+}
+
+Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run) {
+  const auto rows = tx.query("SELECT x.file, x.class_name, x.method, x.variant, " +
+                                 std::string{k_result_columns} +
+                                 " FROM test_results t JOIN tests x ON x.id = t.test "
+                                 "WHERE t.run = $1 ORDER BY t.test, t.attempt",
+                             {run});
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<base::TestResult> results;
+  results.reserve(rows->size());
+  for (const Row& row : *rows) {
+    results.push_back(read_result(row, 4));
+    results.back().id = read_test(row, 0);
+  }
+  return results;
+}
+
+Result<std::vector<StoredTest>> find_tests(Tx& tx, std::string_view part, std::size_t most) {
+  const Parameters parameters{static_cast<std::int64_t>(most), anywhere(part)};
+  auto tests = read_tests(tx,
+                          "LOWER(x.file || '::' || CASE WHEN x.class_name = '' THEN '' ELSE "
+                          "x.class_name || '::' END || x.method) LIKE $2 ESCAPE '\\'",
+                          parameters);
+  if (!tests || !tests->empty()) return tests;
+  tests = read_tests(tx,
+                     "EXISTS (SELECT 1 FROM test_results t WHERE t.test = x.id AND "
+                     "LOWER(t.node_id) LIKE $2 ESCAPE '\\')",
+                     parameters);
+  if (!tests) return tests;
+  const auto exact = std::find_if(tests->begin(), tests->end(),
+                                  [&](const StoredTest& test) { return test.node_id == part; });
+  if (exact != tests->end()) return std::vector{*exact};
+  return tests;
+}
+
+Result<std::vector<RunOfTest>> runs_of_test(Tx& tx, std::int64_t test, std::size_t most) {
+  const auto rows =
+      tx.query("SELECT " + std::string{k_run_columns} + ", " + std::string{k_result_columns} +
+                   " FROM test_results t JOIN runs r ON r.id = t.run "
+                   "JOIN combinations c ON c.digest = r.combination WHERE t.test = $1 AND r.id IN "
+                   "(SELECT n.id FROM runs n "
+                   "WHERE EXISTS (SELECT 1 FROM test_results o WHERE o.run = n.id AND o.test = $1) "
+                   "ORDER BY n.started_at DESC, n.run_key DESC LIMIT $2) "
+                   "ORDER BY r.started_at DESC, r.run_key DESC, r.id, t.attempt",
+               {test, static_cast<std::int64_t>(most)});
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<RunOfTest> runs;
+  for (const Row& row : *rows) {
+    if (runs.empty() || runs.back().run.id != row.integer(0)) runs.push_back({read_run(row), {}});
+    runs.back().attempts.push_back(read_result(row, k_run_column_count));
+  }
+  return runs;
+}
+
+}  // namespace crosscheck::store
