@@ -128,11 +128,14 @@ Result<ExitCode> run_backup(const Globals& globals, const std::string& file) {
   return ExitCode::ok;
 }
 
-Result<ExitCode> run_restore(const Globals& globals, const std::string& file, bool replace) {
+Result<ExitCode> run_restore(const Globals& globals, const std::string& file, bool replace,
+                             bool force) {
   const auto url = store_url(globals);
   if (!url) return tl::unexpected(url.error());
   const auto how = replace ? store::Replace::yes : store::Replace::no;
-  if (auto done = store::restore(*url, file, how); !done) return tl::unexpected(done.error());
+  const auto in_use = force ? store::Force::yes : store::Force::no;
+  if (auto done = store::restore(*url, file, how, in_use); !done)
+    return tl::unexpected(done.error());
   if (globals.json) {
     const boost::json::object object{{"url", store::redact(*url)}, {"file", file}};
     std::printf("%s\n", boost::json::serialize(object).c_str());
@@ -211,13 +214,19 @@ const Registration k_registration{
       const auto replace = std::make_shared<bool>(false);
       auto* restore = command->add_subcommand("restore", "Make a store of a backup");
       restore->footer(
-          "No relay may run on the store meanwhile. An older backup's schema is brought forward.\n"
+          "No relay may run on the store meanwhile: one in use is refused. An older backup's "
+          "schema is brought forward.\n"
           "Example:\n  crosscheck db restore crosscheck-2026-11-30.db --replace");
       restore->add_option("FILE", *file, "A file that `db backup` made")->required();
       restore->add_flag("--replace", *replace,
                         "Although a store is there: a SQLite file is kept as FILE.replaced");
-      restore->callback([&globals, &action, file, replace] {
-        action = [&globals, file, replace] { return run_restore(globals, *file, *replace); };
+      const auto force = std::make_shared<bool>(false);
+      restore->add_flag("--force", *force,
+                        "PostgreSQL: although programs of crosscheck are connected to it");
+      restore->callback([&globals, &action, file, replace, force] {
+        action = [&globals, file, replace, force] {
+          return run_restore(globals, *file, *replace, *force);
+        };
       });
       const auto dry_run = std::make_shared<bool>(false);
       auto* prune = command->add_subcommand(

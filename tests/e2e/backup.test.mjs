@@ -4,6 +4,7 @@ import {spawnSync} from 'node:child_process';
 import {
   chmodSync,
   chownSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -129,6 +130,8 @@ for (const engine of ['sqlite', 'postgresql']) {
     assert.equal(answer.duplicate, true);
     await second.stop();
 
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+
     const refused = run(['db', 'restore', file, '--db', db]);
     assert.equal(refused.code, 3);
     assert.match(refused.err, /--replace/);
@@ -186,6 +189,20 @@ test('postgresql: a database of somebody else is left as it is, --replace or not
   }
 });
 
+test('postgresql: a store in use is not replaced, unless by force', async (t) => {
+  const db = await postgres(t);
+  const {folder, server} = await storeInUse(t, db);
+  const file = join(folder, 'backup');
+  assert.equal(run(['db', 'backup', file, '--db', db]).code, 0);
+  const {code, err} = run(['db', 'restore', file, '--replace', '--db', db]);
+  assert.equal(code, 4, err);
+  assert.match(err, /is in use, by \d+ connections? of crosscheck/);
+  assert.match(err, /--force/);
+  assert.equal((await server.json('/ops.json')).outbox.sent.count, 3);
+  const forced = run(['db', 'restore', file, '--replace', '--force', '--db', db]);
+  assert.equal(forced.code, 0, forced.err);
+});
+
 test('sqlite: a second restore does not overwrite what the first one kept', async (t) => {
   const folder = temporaryFolder(t);
   const [db, file] = [join(folder, 'store.db'), join(folder, 'backup')];
@@ -238,11 +255,18 @@ test('sqlite: a store in use is not replaced; what is no backup is refused', asy
   writeFileSync(text, 'no database'.repeat(1000));
   const foreign = join(folder, 'foreign.db');
   sql(foreign, 'CREATE TABLE t (x)');
-  for (const wrong of [text, foreign, join(folder, 'missing')]) {
+  const short = join(folder, 'short');
+  copyFileSync(file, short);
+  truncateSync(short, 8 * 4096);
+  const odd = join(folder, 'odd');
+  copyFileSync(file, odd);
+  truncateSync(odd, 4096 + 100);
+  for (const wrong of [text, foreign, short, odd, join(folder, 'missing')]) {
     const target = join(folder, 'target.db');
     const done = run(['db', 'restore', wrong, '--db', target]);
     assert.equal(done.code, 3, done.err);
     assert.ok(done.err.includes(wrong), done.err);
+    if (existsSync(wrong)) assert.match(done.err, /name a whole file that `crosscheck db backup` made/);
     assert.ok(!existsSync(target));
     assert.ok(!existsSync(`${target}.part`));
   }

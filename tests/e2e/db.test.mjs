@@ -1,9 +1,10 @@
 // `crosscheck db`: the store on both engines, as a person looks at it and brings it forward.
 import assert from 'node:assert/strict';
-import {mkdirSync, writeFileSync} from 'node:fs';
+import {spawnSync} from 'node:child_process';
+import {mkdirSync, readdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
-import {postgres, run, temporaryFolder} from './harness.mjs';
+import {postgres, python, run, temporaryFolder} from './harness.mjs';
 
 for (const engine of ['sqlite', 'postgresql']) {
   test(`${engine}: migrate makes the schema once, and status shows it`, async (t) => {
@@ -60,6 +61,25 @@ test('what is no database is refused and left as it is', (t) => {
       assert.ok(err.includes(db), err);
     }
   }
+});
+
+test('sqlite: status leaves nothing beside a file, whosever it is', (t) => {
+  const folder = temporaryFolder(t);
+  const [ours, foreign] = [join(folder, 'store.db'), join(folder, 'foreign.db')];
+  assert.equal(run(['db', 'migrate', '--db', ours]).code, 0);
+  const made = spawnSync(python, [
+    '-c',
+    'import sqlite3, sys\n' +
+      'db = sqlite3.connect(sys.argv[1])\n' +
+      'db.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (x)")\n' +
+      'db.close()',
+    foreign,
+  ]);
+  assert.equal(made.status, 0, String(made.stderr));
+  const before = readdirSync(folder);
+  assert.equal(run(['db', 'status', '--db', ours]).code, 0);
+  run(['db', 'status', '--db', foreign]);
+  assert.deepEqual(readdirSync(folder), before);
 });
 
 test('a server that is not there: exit code 4, and no password', () => {

@@ -28,6 +28,9 @@ using base::Result;
 
 constexpr base::Duration k_dump_timeout = std::chrono::hours{6};
 constexpr std::chrono::milliseconds k_busy{10'000};
+constexpr std::string_view k_other_file = "name a whole file that `crosscheck db backup` made";
+// PostgreSQL notices a little later than others that a program has ended.
+constexpr std::chrono::seconds k_ended{3};
 
 bool is_postgresql(const std::string& url) {
   return url.starts_with("postgresql://") || url.starts_with("postgres://");
@@ -56,7 +59,9 @@ Fault fault_of(int sqlite_code) {
 }
 tl::unexpected<base::Error> sqlite_failure(const fs::path& file,
                                            const SQLite::Exception& exception) {
-  return fail(fault_of(exception.getErrorCode() & 0xff), file.string() + ": " + exception.what());
+  const Fault fault = fault_of(exception.getErrorCode() & 0xff);
+  return fail(fault, file.string() + ": " + exception.what(),
+              fault == Fault::invalid_input ? std::string{k_other_file} : std::string{});
 }
 
 // A file beside the one to be written that is removed unless it got its name.
@@ -69,6 +74,13 @@ class Draft {
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
   [[nodiscard]] const fs::path& path() const { return draft_; }
+  // Empty, for its owner alone: there are events in it.
+  Result<void> make() const {
+    if (const base::Fd made{::open(draft_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)}; !made)
+      return fail(Fault::environment, draft_.string() + ": cannot be made: " + std::strerror(errno),
+                  "name a file in a folder that is there and can be written to");
+    return {};
+  }
   // On the disk, then under its name.
   Result<void> finish() {
     for (const fs::path& path : {draft_, file_.has_parent_path() ? file_.parent_path() : "."}) {
@@ -107,17 +119,15 @@ Result<void> check_sqlite(SQLite::Database& database, const fs::path& file) {
   if (!check.executeStep() || check.getColumn(0).getString() != "ok")
     return fail(Fault::invalid_input,
                 file.string() + ": is damaged: " + check.getColumn(0).getString(),
-                "use another backup");
+                std::string{k_other_file});
   if (!database.tableExists("schema_migrations"))
-    return fail(Fault::invalid_input, file.string() + ": is no store of crosscheck");
+    return fail(Fault::invalid_input, file.string() + ": is no store of crosscheck",
+                std::string{k_other_file});
   return {};
 }
 
 // All pages of `from` in one step, so that they are of one moment, into one file without a log.
 Result<void> copy_sqlite(const fs::path& from, const fs::path& to) {
-  if (const base::Fd made{::open(to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)}; !made)
-    return fail(Fault::environment, to.string() + ": cannot be made: " + std::strerror(errno),
-                "name a file in a folder that is there and can be written to");
   try {
     SQLite::Database source{from.string(), SQLite::OPEN_READONLY, static_cast<int>(k_busy.count())};
     {
@@ -143,7 +153,7 @@ Result<void> check_length(const fs::path& file) {
   } catch (const SQLite::Exception& exception) {
     return sqlite_failure(file, exception);
   }
-  return fail(Fault::invalid_input, file.string() + ": is cut short", "use another backup");
+  return fail(Fault::invalid_input, file.string() + ": is cut short", std::string{k_other_file});
 }
 
 // Takes the log of a database that nobody has open into its file.
@@ -161,11 +171,12 @@ Result<void> close_log(const fs::path& file) {
   return fail(Fault::busy, file.string() + ": is in use", "stop the relay first");
 }
 
-// Root restores what the relay's own user must be able to write.
+// Root restores what the relay's own user must be able to write, and who could read a store still
+// can.
 Result<void> give_owner_of(const fs::path& other, const fs::path& file) {
   struct stat status{};
-  if (::geteuid() != 0 || ::stat(other.empty() ? "." : other.c_str(), &status) != 0) return {};
-  if (::chown(file.c_str(), status.st_uid, status.st_gid) == 0 &&
+  if (::stat(other.empty() ? "." : other.c_str(), &status) != 0) return {};
+  if ((::geteuid() != 0 || ::chown(file.c_str(), status.st_uid, status.st_gid) == 0) &&
       (S_ISDIR(status.st_mode) || ::chmod(file.c_str(), status.st_mode & 07777) == 0))
     return {};
   return fail(Fault::environment, file.string() + ": cannot be given to the user of " +
@@ -185,6 +196,7 @@ Result<void> restore_sqlite(const fs::path& store, const fs::path& file, Replace
                 "move it away or remove it");
   if (auto whole = check_length(file); !whole) return whole;
   Draft draft{store};
+  if (auto made = draft.make(); !made) return made;
   if (auto copied = copy_sqlite(file, draft.path()); !copied) return copied;
   if (auto given = give_owner_of(there ? store : store.parent_path(), draft.path()); !given)
     return given;
@@ -260,14 +272,45 @@ Result<base::Fd> unnamed_file() {
   return file;
 }
 
-Result<void> restore_postgresql(const std::string& url, const fs::path& file, Replace replace) {
+// Other programs of ours that are connected to the database of `store`, which has one connection.
+Result<std::int64_t> count_others(Store& store) {
+  return store.read_value([](Tx& tx) -> Result<std::int64_t> {
+    auto rows = tx.query(
+        "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+        "pid <> pg_backend_pid() AND application_name = current_setting('application_name')");
+    if (!rows) return tl::unexpected(rows.error());
+    return rows->front().integer(0);
+  });
+}
+
+Result<void> refuse_in_use(Store& store, const std::string& url) {
+  const auto until = std::chrono::steady_clock::now() + k_ended;
+  while (true) {
+    const auto others = count_others(store);
+    if (!others) return tl::unexpected(others.error());
+    if (*others == 0) return {};
+    if (std::chrono::steady_clock::now() >= until)
+      return fail(Fault::busy,
+                  redact(url) + ": is in use, by " + std::to_string(*others) +
+                      (*others == 1 ? " connection" : " connections") + " of crosscheck",
+                  "stop the relays first, or give --force");
+    ::usleep(50'000);
+  }
+}
+
+Result<void> restore_postgresql(const std::string& url, const fs::path& file, Replace replace,
+                                Force force) {
   OpenOptions options;
   options.create = false;
   options.check_schema = false;
+  options.read_only = true;
+  options.readers = 1;
   auto store = open(url, options);
   if (!store) return tl::unexpected(store.error());
   const auto schema = schema_state(**store);
   if (!schema) return tl::unexpected(schema.error());
+  if (force == Force::no)
+    if (auto unused = refuse_in_use(**store, url); !unused) return unused;
   store->reset();
   if (schema->current > 0 && replace == Replace::no)
     return fail(Fault::conflict, redact(url) + ": holds a store",
@@ -307,6 +350,7 @@ Result<void> backup(const std::string& url, const fs::path& file) {
   if (!store) return tl::unexpected(store.error());
   store->reset();
   Draft draft{file};
+  if (auto made = draft.make(); !made) return made;
   const auto copied =
       is_postgresql(url)
           ? run_tool({"pg_dump", "--format=custom", "--file=" + draft.path().string()}, url)
@@ -315,11 +359,11 @@ Result<void> backup(const std::string& url, const fs::path& file) {
   return draft.finish();
 }
 
-Result<void> restore(const std::string& url, const fs::path& file, Replace replace) {
+Result<void> restore(const std::string& url, const fs::path& file, Replace replace, Force force) {
   std::error_code error;
   if (!fs::is_regular_file(file, error))
     return fail(Fault::not_found, file.string() + ": there is no such file");
-  auto restored = is_postgresql(url) ? restore_postgresql(url, file, replace)
+  auto restored = is_postgresql(url) ? restore_postgresql(url, file, replace, force)
                                      : restore_sqlite(path_of(url), file, replace);
   if (!restored) return restored;
   auto store = open(url);

@@ -451,6 +451,9 @@ class SqliteStore final : public Store {
 
   Result<std::unique_ptr<Connection>> open_reader() {
     try {
+      // Who only reads leaves no log beside a file that nobody has open.
+      if (options_.read_only && !fs::exists(path_ + "-wal") && !fs::exists(path_ + "-journal"))
+        return open_immutable();
       const int flags = options_.read_only ? SQLite::OPEN_READONLY : SQLite::OPEN_READWRITE;
       auto connection = std::make_unique<Connection>(path_, path_, flags, options_.busy_timeout);
       auto set = connection->script("PRAGMA query_only = ON");
