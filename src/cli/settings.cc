@@ -114,8 +114,18 @@ Text set_key(Settings& s, const std::string& text) {
   return {};
 }
 
+// Not a pipe by name, which may never have a writer. A shell's `<(COMMAND)` is below /dev.
+Result<std::string> read_whole(const std::string& path, std::size_t limit) {
+  std::error_code error;
+  if (!path.starts_with("/dev/") && std::filesystem::is_fifo(path, error))
+    return base::fail(base::Fault::invalid_input,
+                      path + ": is a pipe that nobody may ever write to",
+                      "name a file, or give <(COMMAND)");
+  return base::read_file(path, limit);
+}
+
 Text read_trimmed(const std::string& path, std::string& into) {
-  auto bytes = base::read_file(path, 64 * 1024);
+  auto bytes = read_whole(path, 64 * 1024);
   if (!bytes) return not_expected("a file that can be read: " + bytes.error().message);
   while (bytes->ends_with('\n') || bytes->ends_with('\r')) bytes->pop_back();
   if (bytes->empty()) return not_expected("a file that is not empty");
@@ -178,7 +188,9 @@ Result<void> set_issuers(Settings& s, const Node& node, std::string_view source)
     return base::yaml::fail_at(source, at, "oidc_issuers: " + std::move(message),
                                "write `- {issuer: https://…, keys: https://…/jwks}`");
   };
-  if (!node.is(Kind::sequence) || node.items.empty()) return wrong(node, "expected a list");
+  if (!node.is(Kind::sequence)) return wrong(node, "expected a list");
+  if (node.items.empty())
+    return wrong(node, "an empty list: whom to trust is left to nobody, and no report is accepted");
   std::vector<OidcIssuer> issuers;
   for (const Node& item : node.items) {
     if (!item.is(Kind::mapping)) return wrong(item, "expected a mapping");
@@ -441,7 +453,7 @@ Result<void> apply_text(Settings& settings, Origins& origins, const Definition& 
 }
 
 Result<void> apply_file(Settings& settings, Origins& origins, const std::string& path) {
-  const auto text = base::read_file(path, k_file_limit);
+  const auto text = read_whole(path, k_file_limit);
   if (!text) return tl::unexpected(text.error());
   const auto root = base::yaml::parse(*text, path);
   if (!root) return tl::unexpected(root.error());

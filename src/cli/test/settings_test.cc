@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "crosscheck/base/file.h"
@@ -41,6 +45,26 @@ class SettingsTest : public ::testing::Test {
   base::TemporaryFolder folder_;
 };
 
+TEST_F(SettingsTest, APipeByNameIsRefusedAndNotWaitedFor) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto loaded = load_settings(pipe, {}, {});
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(base::exit_code(loaded.error().fault), base::ExitCode::bad_input);
+  EXPECT_THAT(loaded.error().message, HasSubstr("is a pipe"));
+  EXPECT_THAT(error("webhook_secret_file: " + pipe + "\n"), HasSubstr("is a pipe"));
+  // What a shell makes of <(COMMAND).
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string_view text = "upstream_repo: a/piped\n";
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), std::ssize(text));
+  ::close(ends[1]);
+  const auto piped = load_settings("/dev/fd/" + std::to_string(ends[0]), {}, {});
+  ::close(ends[0]);
+  ASSERT_TRUE(piped) << piped.error().message;
+  EXPECT_EQ(piped->values.upstream_repo, "a/piped");
+}
+
 TEST_F(SettingsTest, TheCommandLineGoesOverTheEnvironmentAndThatOverTheFile) {
   const std::string path =
       file("upstream_repo: a/file\nrate_limit_per_min: 5\nlisten: 127.0.0.1:1\n");
@@ -72,6 +96,7 @@ TEST_F(SettingsTest, AWrongFileIsRefusedWithPlaceAndRemedy) {
   EXPECT_THAT(error("- a\n"), StartsWith("s.yaml:1:1: expected `setting: value`"));
   EXPECT_THAT(error("github_api_url: https://me:secret@api.example\n"),
               AllOf(HasSubstr("github_api_url"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(error("oidc_issuers: []\n"), HasSubstr("s.yaml:1:15: oidc_issuers: an empty list"));
   EXPECT_THAT(error("oidc_issuers: [{issuer: https://x.example}]\n"),
               HasSubstr("an issuer needs `issuer` and `keys`"));
   EXPECT_THAT(error("oidc_issuers: [{issuer: x, keys: y}]\n"),
