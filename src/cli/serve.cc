@@ -267,6 +267,8 @@ class App {
         .client = client_.get(),
         .allowlist_poll = std::chrono::seconds{settings_.allowlist_ttl_seconds},
         .providers = providers_.get(),
+        .budgets = app_ ? [this] { return app_->budgets(); }
+                        : std::function<std::vector<github::ApiBudget>()>{},
         .version = CROSSCHECK_VERSION};
     const std::chrono::seconds silence{settings_.zombie_timeout_seconds};
     options.sweeper.job_timeout = silence;
@@ -287,9 +289,12 @@ class App {
                                 .version = CROSSCHECK_VERSION,
                                 .readiness = readiness_targets(settings_),
                                 .live = [this] { return live(); }});
+    return {};
+  }
+
+  void start() {
     relay_->start();
     daily_prune_.start();
-    return {};
   }
 
   net::Response handle(const net::Request& request) {
@@ -497,7 +502,11 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
       {.client = *client, .api_url = settings.github_api_url, .app = github_app->get()});
   if (!source) return tl::unexpected(source.error());
   relay::AllowlistFile allowlist{std::move(*source), **store, clock};
-  if (auto read = allowlist.load(); !read) return tl::unexpected(read.error());
+  // One on GitHub that was good before serves until it is read again.
+  if (settings.allowlist.empty())
+    static_cast<void>(allowlist.recall());
+  else if (auto read = allowlist.load(); !read)
+    return tl::unexpected(read.error());
 
   const auto address = parse_listen(settings.listen);
   if (!address) return tl::unexpected(address.error());
@@ -535,6 +544,13 @@ Result<base::ExitCode> serve(const Globals& globals, const Options& options) {
                                      {"db", store::redact(settings.db)},
                                      {"local", options.local},
                                      {"shadow", options.shadow}});
+  // Where GitHub is away, events are refused until it is back; where it has no such list, for good.
+  if (!allowlist.is_loaded())
+    if (auto read = allowlist.poll(); !read && read.error().fault != Fault::unavailable) {
+      (*server)->stop(std::chrono::milliseconds{0});
+      return tl::unexpected(read.error());
+    }
+  app.start();
   if (globals.json) {
     const boost::json::object line{{"url", url}, {"pid", ::getpid()}};
     std::printf("%s\n", boost::json::serialize(line).c_str());

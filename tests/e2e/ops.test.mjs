@@ -103,7 +103,7 @@ for (const engine of ['sqlite', 'postgresql']) {
     });
     const [entry] = ops.audit;
     assert.equal(entry.actor, 'token:alice');
-    assert.equal(entry.origin, '127.0.0.1');
+    assert.equal(entry.origin, undefined);
     assert.equal(entry.action, 'replay');
     assert.equal(entry.subject, `dispatch ${letter.dispatch}`);
     assert.equal(entry.outcome, '1 armed again');
@@ -111,6 +111,8 @@ for (const engine of ['sqlite', 'postgresql']) {
     assert.equal(ops.audit.filter(({action}) => action === 'replay').length, 1);
     const refusal = ops.process.refusals.find(({kind}) => kind === 'admin');
     assert.equal(refusal.reason, 'unauthorized');
+    const {audit} = await server.json('/ops.json', {headers: bearer(token('admin'))});
+    assert.equal(audit.find(({action}) => action === 'replay').origin, '127.0.0.1');
 
     const again = await post(server, {form, headers: bearer(token('operator', 'bob'))});
     assert.equal(again.status, 409);
@@ -119,7 +121,7 @@ for (const engine of ['sqlite', 'postgresql']) {
 }
 
 test('crosscheck relay replay: by dispatch, by delivery, all; what is not there is said', async (t) => {
-  const {letter, cli, delivery, github, server, install, arrived} = await withDeadLetter(t);
+  const {letter, cli, delivery, github, server, token, install, arrived} = await withDeadLetter(t);
   const dead = () =>
     eventually('it is dead again', async () => {
       const {dead_letters: letters} = await server.json('/ops.json');
@@ -154,6 +156,14 @@ test('crosscheck relay replay: by dispatch, by delivery, all; what is not there 
   assert.equal(cli('relay', 'replay', '--all-dead', '--dispatch', '1').code, 2);
   const {audit} = await server.json('/ops.json');
   assert.equal(audit.filter(({action}) => action === 'replay').length, 4);
+  // From where is for administrators, on the page as in its JSON.
+  for (const [role, sees] of [['operator', false], ['admin', true], [undefined, false]]) {
+    const headers = role === undefined ? {authorization: 'Basic eDp5'} : bearer(token(role, role));
+    const shown = await server.json('/ops.json', {headers});
+    assert.equal(shown.audit.some(({origin}) => origin !== undefined), sees, role);
+    const page = await (await fetch(new URL('/ops', server.url), {headers})).text();
+    assert.equal(page.includes('(command line)'), sees, role);
+  }
   assert.match(audit[0].actor, /^user:/);
 });
 
@@ -297,6 +307,12 @@ test('the API budget that GitHub tells is shown', async (t) => {
     remaining: 42,
     resets_at: new Date(resets * 1000).toISOString().replace('.000', ''),
   });
+  const metrics = await (await fetch(new URL('/metrics', server.url))).text();
+  for (const [name, value] of [['limit', 5000], ['remaining', 42], ['reset_time_seconds', resets]])
+    assert.ok(
+      metrics.includes(`crosscheck_github_api_${name}{account="org-a",resource="core"} ${value}\n`),
+      name,
+    );
 });
 
 test('a local server makes an admin token in its state folder, for its owner alone', async (t) => {

@@ -231,7 +231,8 @@ test('who called stands in the audit log: behind a trusted proxy the caller, els
       body: 'all_dead=1',
     });
     assert.equal(status, 200);
-    const {audit} = await server.json('/ops.json');
+    const authorization = `Bearer ${token}`;
+    const {audit} = await server.json('/ops.json', {headers: {authorization}});
     assert.equal(audit[0].origin, origin, JSON.stringify(headers));
     await server.stop();
   }

@@ -16,6 +16,8 @@
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/repo_name.h"
+#include "crosscheck/net/bearer.h"
+#include "crosscheck/store/access.h"
 #include "crosscheck/store/store.h"
 #include "ops.h"
 #include "pages.h"
@@ -308,9 +310,15 @@ class Hud::Impl {
     notice.refused = request.parameter("refused").value_or("");
     std::optional<Live> live;
     if (options_.live) live = options_.live();
+    const std::string_view token = net::bearer_of(request);
     return store_.read_value([&](store::Tx& tx) -> Result<Page> {
       auto found = read_ops(tx, context.now);
       if (!found) return tl::unexpected(found.error());
+      // Anybody reads the page: from where somebody works is for administrators.
+      const bool is_admin =
+          !token.empty() && store::find_token(tx, token, store::Role::admin, context.now);
+      if (!is_admin)
+        for (store::AuditEntry& entry : found->audit) entry.origin.clear();
       return ops_page(*found, live, notice, context);
     });
   }

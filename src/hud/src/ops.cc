@@ -406,16 +406,17 @@ Page ops_page(const Ops& ops, const std::optional<Live>& live, const OpsNotice& 
   for (const auto& entry : ops.audit) {
     audit.push_back(json::object{{"when", time_of_page(entry.at, now)},
                                  {"actor", entry.actor},
-                                 {"origin", entry.origin},
+                                 {"origin", text_or_false(entry.origin)},
                                  {"action", entry.action},
                                  {"subject", entry.subject},
                                  {"outcome", entry.outcome}});
-    audit_twin.push_back(json::object{{"at", base::to_rfc3339(entry.at)},
-                                      {"actor", entry.actor},
-                                      {"origin", entry.origin},
-                                      {"action", entry.action},
-                                      {"subject", entry.subject},
-                                      {"outcome", entry.outcome}});
+    json::object shown{{"at", base::to_rfc3339(entry.at)},
+                       {"actor", entry.actor},
+                       {"action", entry.action},
+                       {"subject", entry.subject},
+                       {"outcome", entry.outcome}};
+    if (!entry.origin.empty()) shown["origin"] = entry.origin;
+    audit_twin.push_back(std::move(shown));
   }
   page.twin = {
       {"lag_seconds", number_of_seconds(lag)},

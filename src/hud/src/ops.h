@@ -69,7 +69,7 @@ struct Ops {
   std::vector<KeptBack> kept_back;       // newest first, at most k_ops_rows
   std::int64_t timed_out = 0;            // in the window
   std::vector<TimedOut> timed_out_jobs;  // newest first, at most k_ops_rows
-  std::vector<store::AuditEntry> audit;  // newest first, at most k_ops_rows
+  std::vector<store::AuditEntry> audit;  // newest first, at most k_ops_rows; an origin is optional
 };
 inline constexpr std::int64_t k_ops_rows = 50;
 [[nodiscard]] base::Result<Ops> read_ops(store::Tx& tx, base::Time now);

@@ -109,6 +109,32 @@ std::map<std::string, std::int64_t> counts_in(const std::string& html) {
   return counts;
 }
 
+// The relay refuses to replay it by the same condition.
+TEST(DeadLetters, TheOlderOfTwoEventsIsSupersededWhicheverArrivedFirst) {
+  for (const bool is_late : {false, true}) {
+    TempDb db;
+    Seed seed{*db};
+    for (const bool is_newer : {is_late, !is_late}) {
+      const std::string name = is_newer ? "newer" : "older";
+      const auto id = seed.delivery({.delivery_id = name,
+                                     .pr_number = 7,
+                                     .head_sha = name,
+                                     .said_at = k_now - (is_newer ? 1h : 2h)});
+      seed.dispatch(id, "acme/refdev", "L2", "dead", k_now);
+    }
+    const base::ManualClock clock{k_now};
+    Hud hud{*db, {.clock = clock, .upstream_repo = "pytorch/pytorch", .version = "0.1.0"}};
+    const auto ops = base::parse_json(hud.handle(get("/ops.json"))->body, "ops");
+    ASSERT_TRUE(ops);
+    const auto& letters = base::find(*ops, "dead_letters")->as_array();
+    ASSERT_EQ(letters.size(), 2U);
+    for (const auto& letter : letters)
+      EXPECT_EQ(base::require_string(letter, "not_replayable") == "superseded",
+                base::require_string(letter, "delivery_id") == "older")
+          << letter;
+  }
+}
+
 TEST_F(Pages, AJobsCountsAreThoseOfTheRunItUploaded) {
   const auto path = "/job/" + std::to_string(seeded_->failed_job);
   const auto expected = seeded_->failed_run.counts();

@@ -36,6 +36,7 @@ struct SeedDelivery {
   std::string head_ref = "fix";
   std::string sender = "ezyang";
   base::Time at = k_now;
+  std::optional<base::Time> said_at = {};
 };
 
 struct SeedJob {
@@ -82,12 +83,12 @@ class Seed {
   std::int64_t delivery(const SeedDelivery& d) {
     return insert(
         "INSERT INTO deliveries (delivery_id, event_type, action, pr_number, pr_title, head_sha, "
-        "head_ref, base_sha, base_ref, git_ref, sender, received_at) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id",
+        "head_ref, base_sha, base_ref, git_ref, sender, received_at, said_at) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
         {d.delivery_id, d.event_type, d.action, d.pr_number, d.title, d.head_sha, d.head_ref,
          "b31c0ffee0b31c0ffee0b31c0ffee0b31c0ffee0", "main",
          d.event_type == "push" ? std::optional<std::string>{"refs/heads/main"} : std::nullopt,
-         d.sender, d.at});
+         d.sender, d.at, d.said_at});
   }
 
   void dispatch(std::int64_t delivery, const std::string& repo, const std::string& level,

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "crosscheck/net/bearer.h"
+
 namespace crosscheck::net {
 namespace {
 
@@ -19,6 +21,22 @@ TEST(Headers, NamesCompareWithoutCaseAndMayRepeat) {
   EXPECT_EQ(headers.get("accept"), "d");
   EXPECT_EQ(headers.fields().size(), 2U);
   EXPECT_EQ(headers.fields().front().first, "X-One");
+}
+
+TEST(Request, ItsBearerTokenWithTheSchemeOrWithout) {
+  const std::pair<std::string, std::string> cases[] = {{"Bearer abc", "abc"},
+                                                       {"bearer  abc ", "abc"},
+                                                       {"abc", "abc"},
+                                                       {"Bearer", ""},
+                                                       {"Bearer ", ""},
+                                                       {"", ""},
+                                                       {"Basic eDp5", "Basic eDp5"}};
+  for (const auto& [sent, token] : cases) {
+    Request request;
+    request.headers = {{"Authorization", sent}};
+    EXPECT_EQ(bearer_of(request), token) << sent;
+  }
+  EXPECT_EQ(bearer_of(Request{}), "");
 }
 
 TEST(Request, ParameterIsTheFirstOfItsNameDecoded) {

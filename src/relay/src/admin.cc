@@ -4,8 +4,9 @@
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
+#include "crosscheck/base/repo_name.h"
+#include "crosscheck/net/bearer.h"
 #include "crosscheck/relay/answer.h"
-#include "crosscheck/relay/identity.h"
 #include "crosscheck/relay/replay.h"
 #include "crosscheck/store/access.h"
 
@@ -83,7 +84,7 @@ Result<AdminRequest> read_admin_request(const net::Request& request) {
   const std::string type = base::to_lower_ascii(request.headers.get("Content-Type").value_or(""));
   if (!std::string_view{type}.starts_with(k_form))
     return base::fail(Fault::invalid_input, "Content-Type: expected " + std::string{k_form});
-  if (const std::string_view bearer = bearer_of(request); !bearer.empty())
+  if (const std::string_view bearer = net::bearer_of(request); !bearer.empty())
     return AdminRequest{std::string{bearer}, false};
   auto token = net::form_value(request.body, "token");
   if (!token)

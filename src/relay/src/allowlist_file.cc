@@ -62,9 +62,8 @@ AllowlistFile::AllowlistFile(std::unique_ptr<TextSource> source, store::Store& s
 Result<void> AllowlistFile::load() {
   const std::lock_guard one{refreshing_};
   auto done = refresh();
-  if (!done && (!source_->is_remote() || !recall())) return done;
-  keep(done);
-  return {};
+  if (done) keep(done);
+  return done;
 }
 
 Result<void> AllowlistFile::poll() {
@@ -98,7 +97,6 @@ Result<void> AllowlistFile::note(const std::string& error) {
   });
 }
 
-// Takes the last good version from the store. False if there is none.
 bool AllowlistFile::recall() {
   const auto rows = store_.read_value([&](store::Tx& tx) {
     return tx.query(
@@ -170,6 +168,11 @@ Result<void> AllowlistFile::record(const std::string& text, const std::string& d
 std::shared_ptr<const Allowlist> AllowlistFile::current() const {
   const std::lock_guard lock{mutex_};
   return current_;
+}
+
+bool AllowlistFile::is_loaded() const {
+  const std::lock_guard lock{mutex_};
+  return status_.loaded;
 }
 
 AllowlistFile::Status AllowlistFile::status() const {

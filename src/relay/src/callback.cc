@@ -22,11 +22,16 @@ namespace log = base::log;
 constexpr std::size_t k_name_limit = 1024;
 constexpr std::size_t k_id_limit = 256;
 constexpr std::int64_t k_max_attempt = 1'000'000;
+constexpr std::size_t k_most_for_log = 256 * 1024;  // of a body that is read for the log alone
 
 tl::unexpected<base::Error> wrong_field(std::string_view field, std::string what,
                                         std::string remedy = {}) {
   return base::fail(Fault::invalid_input, "field " + std::string{field} + ": " + std::move(what),
                     std::move(remedy));
+}
+
+std::string delivery_of(const json::value& body) {
+  return base::to_utf8(base::require_string(body, "delivery_id").value_or(""), k_id_limit);
 }
 
 Result<std::string> checked(std::string_view field, const std::string& text, std::size_t limit) {
@@ -497,7 +502,17 @@ tl::expected<Reporter, net::Response> admit(const base::RepoName& repo, const Al
   return Reporter{backend->repo, backend->level, backend->device};
 }
 
-net::Response CallbackHandler::handle(const net::Request& request) {
+CallbackAnswer CallbackHandler::handle(const net::Request& request) {
+  CallbackAnswer done;
+  done.response = answer(request, done.delivery);
+  // Refused before its body was read, which is done here for the log alone.
+  if (done.response.status >= 400 && done.delivery.empty() && request.body.size() <= k_most_for_log)
+    if (const auto body = base::parse_json(request.body, "body"))
+      done.delivery = delivery_of(*body);
+  return done;
+}
+
+net::Response CallbackHandler::answer(const net::Request& request, std::string& delivery) {
   constexpr std::string_view refused = "callback.refused";
   if (request.body.size() > k_callback_limit)
     return refuse({Fault::too_large, "body: larger than 4 MiB"}, refused);
@@ -515,6 +530,7 @@ net::Response CallbackHandler::handle(const net::Request& request) {
   if (request.body.empty()) return refuse({Fault::invalid_input, "body: empty"}, refused);
   const auto parsed = base::parse_json(request.body, "body");
   if (!parsed) return refuse(parsed.error(), refused);
+  delivery = delivery_of(*parsed);
   const auto body = parse_callback(*parsed);
   if (!body) return refuse(body.error(), refused);
 

@@ -1,5 +1,7 @@
 #include "crosscheck/relay/identity.h"
 
+#include "crosscheck/net/bearer.h"
+
 namespace crosscheck::relay {
 
 using base::Fault;
@@ -25,18 +27,8 @@ Result<Identity> identity_of(const base::json::value& claims) {
   return identity;
 }
 
-std::string_view bearer_of(const net::Request& request) {
-  std::string_view token = request.headers.get("Authorization").value_or("");
-  constexpr std::string_view scheme = "bearer ";
-  if (base::to_lower_ascii(token.substr(0, scheme.size())) == scheme)
-    token.remove_prefix(scheme.size());
-  while (token.starts_with(' ')) token.remove_prefix(1);
-  while (token.ends_with(' ')) token.remove_suffix(1);
-  return base::to_lower_ascii(token) == "bearer" ? std::string_view{} : token;
-}
-
 Result<Identity> identify(const net::Request& request, const VerifyToken& verify) {
-  const std::string_view token = bearer_of(request);
+  const std::string_view token = net::bearer_of(request);
   if (token.empty())
     return base::fail(Fault::unauthorized, "no token",
                       "send `Authorization: Bearer <OIDC token>`; a GitHub job needs "

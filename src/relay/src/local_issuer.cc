@@ -6,8 +6,8 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
+#include "crosscheck/net/bearer.h"
 #include "crosscheck/relay/answer.h"
-#include "crosscheck/relay/identity.h"
 
 namespace crosscheck::relay {
 namespace {
@@ -92,7 +92,7 @@ net::Response LocalIssuer::token(const net::Request& request) const {
   const auto audience = request.parameter("audience");
   if (!audience || audience->empty() || audience->size() > 256 || !base::is_utf8(*audience))
     return refuse({Fault::invalid_input, "audience: missing or not text"}, event);
-  const std::string_view bearer = bearer_of(request);
+  const std::string_view bearer = net::bearer_of(request);
   const auto wrong = [&] {
     return refuse({Fault::unauthorized, "the request token is missing or not of this server",
                    "send ACTIONS_ID_TOKEN_REQUEST_TOKEN as bearer"},

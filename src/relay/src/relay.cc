@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/json/serialize.hpp>
 #include <thread>
 #include <utility>
@@ -19,7 +21,9 @@ namespace json = base::json;
 constexpr std::string_view k_results = "/api/v1/results/";
 // A dispatcher that has not gone round for this long is stuck.
 constexpr base::Duration k_stuck_after = std::chrono::seconds{30};
-constexpr base::Duration k_duty = std::chrono::minutes{1};  // from pass to pass
+constexpr base::Duration k_duty = std::chrono::minutes{1};        // from pass to pass
+constexpr std::size_t k_shown_delivery = 256;                     // bytes
+constexpr base::Duration k_load_again = std::chrono::seconds{5};  // while no allowlist is known
 constexpr base::Duration k_keep_forwarded = std::chrono::hours{24};
 
 net::Response wrong_method(std::string_view allowed) {
@@ -30,16 +34,41 @@ net::Response wrong_method(std::string_view allowed) {
   return response;
 }
 
-// The event that a refused call is about, as the caller says, for the log; empty if it does not.
-std::string delivery_of(const net::Request& request) {
-  constexpr std::size_t k_most = 256 * 1024;  // of a body that is read for this alone
-  constexpr std::size_t k_shown = 256;
-  if (const auto header = request.headers.get("X-GitHub-Delivery"))
-    return base::to_utf8(*header, k_shown);
-  if (request.path != "/github/callback" || request.body.size() > k_most) return {};
-  const auto body = base::parse_json(request.body, "body");
-  return body ? base::to_utf8(base::require_string(*body, "delivery_id").value_or(""), k_shown)
-              : std::string{};
+std::string label_value(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') escaped += '\\';
+    if (c == '\n')
+      escaped += "\\n";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+std::string text_of(const std::vector<github::ApiBudget>& budgets) {
+  struct Family {
+    std::string_view name;
+    std::string_view help;
+    std::int64_t (*value)(const github::ApiBudget&);
+  };
+  static constexpr std::array<Family, 3> k_families{
+      {{"limit", "Calls that GitHub takes in an hour, as its last answer said.",
+        [](const github::ApiBudget& b) { return b.limit; }},
+       {"remaining", "Calls of these that are left.",
+        [](const github::ApiBudget& b) { return b.remaining; }},
+       {"reset_time_seconds", "When it takes all of them again.",
+        [](const github::ApiBudget& b) { return base::to_micros(b.resets_at) / 1'000'000; }}}};
+  std::string out;
+  for (const Family& family : k_families) {
+    const std::string name = fmt::format("crosscheck_github_api_{}", family.name);
+    out += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", name, family.help);
+    for (const github::ApiBudget& budget : budgets)
+      out += fmt::format("{}{{account=\"{}\",resource=\"{}\"}} {}\n", name,
+                         label_value(budget.account), label_value(budget.resource),
+                         family.value(budget));
+  }
+  return out;
 }
 
 }  // namespace
@@ -90,27 +119,39 @@ std::size_t Relay::body_limit(const net::Request& request) {
 std::optional<net::Response> Relay::handle(const net::Request& request) {
   const auto& path = request.path;
   const bool reads = request.method == "GET" || request.method == "HEAD";
-  const auto answered = [&](std::string_view kind, net::Response response) {
+  const auto answered = [&](std::string_view kind, net::Response response,
+                            std::string_view delivery = {}) {
     metrics_.count(kind, response.status);
     if (response.status >= 400) {
+      const auto header = request.headers.get("X-GitHub-Delivery");
       base::log::info("refused", {{"kind", kind},
-                                  {"delivery", delivery_of(request)},
+                                  {"delivery", header ? base::to_utf8(*header, k_shown_delivery)
+                                                      : std::string{delivery}},
                                   {"remote", request.remote},
                                   {"status", response.status}});
       note_refusal(kind, response);
     }
     return response;
   };
+  // Who is listed is not known: what is said now would be lost.
+  const auto early = [&](std::string_view kind) -> std::optional<net::Response> {
+    if (allowlist_.is_loaded()) return std::nullopt;
+    return answered(kind, refuse({base::Fault::unavailable, "allowlist: not loaded"}, "not_ready"));
+  };
   if (path == "/github/webhook") {
     if (request.method != "POST") return wrong_method("POST");
+    if (auto response = early("webhook")) return response;
     return answered("webhook", intake_.handle(request));
   }
   if (path == "/github/callback") {
     if (request.method != "POST") return wrong_method("POST");
-    return answered("callback", callback_.handle(request));
+    if (auto response = early("callback")) return response;
+    auto [response, delivery] = callback_.handle(request);
+    return answered("callback", std::move(response), delivery);
   }
   if (path.starts_with(k_results)) {
     if (request.method != "PUT") return wrong_method("PUT");
+    if (auto response = early("results")) return response;
     return answered("results",
                     results_.handle(request, std::string_view{path}.substr(k_results.size())));
   }
@@ -182,6 +223,7 @@ net::Response Relay::ready() {
   if (!ok)
     base::log::warning("not_ready", {{"reasons", json::serialize(body["reasons"])},
                                      {"store", details},
+                                     {"allowlist", list.error},
                                      {"dispatcher", dispatcher.error}});
   return answer_json(ok ? 200 : 503, body);
 }
@@ -215,26 +257,42 @@ net::Response Relay::metrics() {
                        seconds(started_at_), list.loaded ? seconds(list.loaded_at) : 0,
                        list.error.empty() ? 0 : 1, list.checked_at ? seconds(*list.checked_at) : 0,
                        allowlist_.current()->backends().size()));
+  response.body +=
+      text_of(options_.budgets ? options_.budgets() : std::vector<github::ApiBudget>{});
   response.headers.set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
   return response;
 }
 
 void Relay::start() {
+  const bool is_loaded = allowlist_.is_loaded();
+  if (is_loaded) start_senders();
+  periodic_ = std::thread{[this, is_loaded] { run_periodic(is_loaded); }};
+}
+
+void Relay::start_senders() {
   dispatcher_.start();
   if (forwarder_) forwarder_->start();
   if (calls_) calls_->start();
   sweeper_.start();
-  periodic_ = std::thread{[this] { run_periodic(); }};
 }
 
-void Relay::run_periodic() {
+void Relay::run_periodic(bool are_senders_started) {
   store::Lease duty{store_, clock_, "tidy", 2 * k_duty};
   std::optional<base::Time> done_at;
+  const auto list = allowlist_.status();
+  // One that was recalled from the store is read at once.
+  auto wait = list.loaded && !list.checked_at ? base::Duration{0} : options_.allowlist_poll;
   std::unique_lock lock{mutex_};
-  while (!wake_.wait_for(lock, options_.allowlist_poll, [this] { return stopping_; })) {
+  while (!wake_.wait_for(lock, are_senders_started ? wait : std::min(wait, k_load_again),
+                         [this] { return stopping_; })) {
     lock.unlock();
+    wait = options_.allowlist_poll;
     // A refusal is kept in the status of either and was logged there.
     static_cast<void>(allowlist_.poll());
+    if (!are_senders_started && allowlist_.is_loaded()) {
+      start_senders();
+      are_senders_started = true;
+    }
     if (options_.providers != nullptr) static_cast<void>(options_.providers->poll());
     const auto now = clock_.now();
     if (!done_at || now < *done_at || now - *done_at >= k_duty) {

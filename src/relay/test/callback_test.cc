@@ -58,7 +58,7 @@ class CallbackTest : public test::RelayTest {
     request.path = "/github/callback";
     if (!claims.empty()) request.headers.set("Authorization", "Bearer " + json::serialize(claims));
     request.body = body;
-    return CallbackHandler{store, *allowlist_, clock_, limiter_, options_}.handle(request);
+    return CallbackHandler{store, *allowlist_, clock_, limiter_, options_}.handle(request).response;
   }
   net::Response send(const json::object& body, const json::object& claims = token()) {
     return send(json::serialize(body), claims, *store_);
@@ -447,20 +447,41 @@ TEST_P(CallbackOnEngine, TheRelaysOwnConclusionIsForwardedAsWell) {
   EXPECT_EQ(said.at("payload").at("pull_request").at("number"), 7);
 }
 
+TEST_F(CallbackTest, HandsOverWhichDeliveryItWasAbout) {
+  CallbackHandler handler{*store_, *allowlist_, clock_, limiter_, options_};
+  net::Request request;
+  request.body = json::serialize(report("in_progress"));
+  auto done = handler.handle(request);
+  EXPECT_EQ(done.response.status, 401);
+  EXPECT_EQ(done.delivery, "d-1");
+  request.headers.set("Authorization", "Bearer " + json::serialize(token()));
+  done = handler.handle(request);
+  EXPECT_EQ(done.response.status, 200);
+  EXPECT_EQ(done.delivery, "d-1");
+  request.body = R"({"delivery_id":"d\u0000x","workflow":7})";
+  done = handler.handle(request);
+  EXPECT_EQ(done.response.status, 400);
+  EXPECT_THAT(done.delivery, StartsWith("d"));
+  for (const std::string& none : {std::string{"{"}, std::string{"{}"}, std::string{}}) {
+    request.body = none;
+    EXPECT_EQ(handler.handle(request).delivery, "") << none;
+  }
+}
+
 TEST_F(CallbackTest, OverTheRateLimit) {
   RateLimiter two{2};
   CallbackHandler handler{*store_, *allowlist_, clock_, two, options_};
   net::Request request;
   request.headers.set("Authorization", "Bearer " + json::serialize(token()));
   request.body = json::serialize(report("in_progress"));
-  EXPECT_EQ(handler.handle(request).status, 200);
-  EXPECT_EQ(handler.handle(request).status, 200);
+  EXPECT_EQ(handler.handle(request).response.status, 200);
+  EXPECT_EQ(handler.handle(request).response.status, 200);
   clock_.advance(20s);
-  const auto refused = handler.handle(request);
+  const auto refused = handler.handle(request).response;
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.headers.get("Retry-After"), "40");
   clock_.advance(40s);
-  EXPECT_EQ(handler.handle(request).status, 200);
+  EXPECT_EQ(handler.handle(request).response.status, 200);
 }
 
 TEST_F(CallbackTest, LargeBodies) {

@@ -186,7 +186,8 @@ TEST_F(LocalTest, ALargeOrDeepEventCanBeReported) {
         {"workflow", {{"status", "in_progress"}, {"name", "local"}, {"run_id", "12003"}}}});
     const auto answer =
         CallbackHandler{*store_, *allowlist_, clock_, limiter, {.verify = test::plain_tokens()}}
-            .handle(request);
+            .handle(request)
+            .response;
     EXPECT_EQ(answer.status, 200) << answer.body;
     ASSERT_TRUE(wait_until([&] { return target.room() == 1; }));
   }

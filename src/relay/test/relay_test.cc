@@ -232,7 +232,7 @@ TEST_F(AllowlistFileTest, OneOnAnotherServerOutlastsThatServer) {
   const auto make = [&] {
     return AllowlistFile{std::make_unique<RemoteList>(answer), *store_, clock_};
   };
-  // Nothing is known yet: to start without a list would lose events.
+  EXPECT_FALSE(make().recall()) << "nothing is known yet";
   EXPECT_FALSE(make().load());
   answer = "L2: [org/one, org/two]\n";
   ASSERT_TRUE(make().load());
@@ -244,7 +244,11 @@ TEST_F(AllowlistFileTest, OneOnAnotherServerOutlastsThatServer) {
     clock_.advance(10s);
     answer = bad;
     auto list = make();
-    ASSERT_TRUE(list.load());
+    EXPECT_FALSE(list.is_loaded());
+    ASSERT_TRUE(list.recall());
+    EXPECT_TRUE(list.is_loaded());
+    EXPECT_EQ(list.current()->backends().size(), 2U);
+    EXPECT_FALSE(list.poll());
     EXPECT_EQ(list.current()->backends().size(), 2U);
     const auto status = list.status();
     EXPECT_TRUE(status.loaded);

@@ -123,7 +123,7 @@ Result<std::vector<AccessToken>> list_tokens(Tx& tx) {
   return tokens;
 }
 
-Result<AccessToken> authorize(Tx& tx, std::string_view text, Role needed, Time now) {
+Result<AccessToken> find_token(Tx& tx, std::string_view text, Role needed, Time now) {
   const auto refused = [](std::string why) {
     return base::fail(Fault::unauthorized, "the token " + std::move(why),
                       "make one: crosscheck token create --role operator --name NAME");
@@ -141,6 +141,12 @@ Result<AccessToken> authorize(Tx& tx, std::string_view text, Role needed, Time n
     return base::fail(Fault::forbidden, "the token's role is " +
                                             std::string{to_string(token->role)} + ", this takes " +
                                             std::string{to_string(needed)});
+  return token;
+}
+
+Result<AccessToken> authorize(Tx& tx, std::string_view text, Role needed, Time now) {
+  auto token = find_token(tx, text, needed, now);
+  if (!token) return token;
   if (!token->last_used_at || now - *token->last_used_at >= k_used_step) {
     auto noted =
         tx.execute("UPDATE access_tokens SET last_used_at = $1 WHERE id = $2", {now, token->id});

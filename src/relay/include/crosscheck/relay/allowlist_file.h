@@ -19,15 +19,19 @@ class AllowlistFile {
  public:
   AllowlistFile(std::unique_ptr<TextSource> source, store::Store& store, const base::Clock& clock);
 
-  // Reads it for the first time; an error when it cannot be used. Where it lies on another server,
-  // the store's last good version of it serves instead.
+  // Puts the store's last good version in force without reading the source, for one that lies on
+  // another server; false if there is none.
+  [[nodiscard]] bool recall();
+  // Reads it for the first time; an error when it cannot be used.
   [[nodiscard]] base::Result<void> load();
   // Looks whether it has changed, and takes it over. The error is of the store or of this
   // version; it stays in `status` until a good version is there.
   base::Result<void> poll();
 
-  // Never null; empty before `load`.
+  // Never null; empty before it is loaded.
   [[nodiscard]] std::shared_ptr<const Allowlist> current() const;
+  // Whether a version is in force: before, nobody can be told to be listed or not.
+  [[nodiscard]] bool is_loaded() const;
 
   struct Status {
     bool loaded = false;
@@ -40,7 +44,6 @@ class AllowlistFile {
 
  private:
   [[nodiscard]] base::Result<void> refresh();
-  [[nodiscard]] bool recall();
   void keep(const base::Result<void>& done);
   [[nodiscard]] base::Result<void> note(const std::string& error);
   [[nodiscard]] base::Result<void> record(const std::string& text, const std::string& digest,

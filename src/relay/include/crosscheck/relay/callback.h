@@ -106,6 +106,11 @@ struct CallbackOptions {
   std::optional<base::Duration> report_window = {};
 };
 
+struct CallbackAnswer {
+  net::Response response;
+  std::string delivery;  // the event's id as the caller says it, for the log; empty if it does not
+};
+
 // POST /github/callback. Thread-safe.
 class CallbackHandler {
  public:
@@ -116,9 +121,11 @@ class CallbackHandler {
         clock_{clock},
         limiter_{limiter},
         options_{std::move(options)} {}
-  [[nodiscard]] net::Response handle(const net::Request& request);
+  [[nodiscard]] CallbackAnswer handle(const net::Request& request);
 
  private:
+  [[nodiscard]] net::Response answer(const net::Request& request, std::string& delivery);
+
   store::Store& store_;
   const AllowlistFile& allowlist_;
   const base::Clock& clock_;

@@ -24,9 +24,6 @@ struct Identity {
   std::optional<std::string> run_attempt;
 };
 
-// The token of `Authorization: Bearer <token>`, the scheme in any letter case or left out; empty
-// when there is none.
-[[nodiscard]] std::string_view bearer_of(const net::Request& request);
 [[nodiscard]] base::Result<Identity> identify(const net::Request& request,
                                               const VerifyToken& verify);
 [[nodiscard]] base::Result<Identity> identity_of(const base::json::value& claims);

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "crosscheck/github/app.h"
 #include "crosscheck/relay/admin.h"
 #include "crosscheck/relay/callback.h"
 #include "crosscheck/relay/dispatcher.h"
@@ -39,6 +41,8 @@ struct RelayOptions {
   net::Client* client = nullptr;
   base::Duration allowlist_poll = std::chrono::seconds{1};
   ProvidersFile* providers = nullptr;  // polled with the allowlist; none: no pipelines are mapped
+  // What GitHub still takes, for /metrics; empty: nobody knows.
+  std::function<std::vector<github::ApiBudget>()> budgets = {};
   std::string version;
 };
 
@@ -63,6 +67,7 @@ class Relay {
   [[nodiscard]] Dispatcher::Health dispatcher_health() const { return dispatcher_.health(); }
   [[nodiscard]] std::size_t sending() const { return dispatcher_.in_flight(); }
 
+  // Until an allowlist is loaded, nothing is accepted, sent or swept.
   void start();
   // Sends no more, waits up to `grace` for what is being sent.
   void stop(base::Duration grace);
@@ -73,8 +78,9 @@ class Relay {
   [[nodiscard]] std::string why_not_writable();
   [[nodiscard]] net::Response metrics();
   void note_refusal(std::string_view kind, const net::Response& response);
+  void start_senders();
   // What is looked at again and again, until `stop`.
-  void run_periodic();
+  void run_periodic(bool are_senders_started);
   // What one relay of several does now and then.
   [[nodiscard]] base::Result<void> do_duty(store::Lease& duty, base::Time now);
 

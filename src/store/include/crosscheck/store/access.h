@@ -15,7 +15,7 @@ namespace crosscheck::store {
 // The names are stored. Each may do what the one before it may.
 enum class Role : std::uint8_t {
   operate,  // "operator": replay dispatches
-  admin,
+  admin,    // and see where changes came from
 };
 [[nodiscard]] std::string_view to_string(Role role);
 [[nodiscard]] std::optional<Role> parse_role(std::string_view name);
@@ -47,7 +47,10 @@ struct AccessToken {
 // Newest first, dead ones included.
 [[nodiscard]] base::Result<std::vector<AccessToken>> list_tokens(Tx& tx);
 // Whose `text` is, if it may do what `needed` may; `unauthorized` when it is no token or no longer
-// one, `forbidden` when its role is too low. Notes that it was used.
+// one, `forbidden` when its role is too low.
+[[nodiscard]] base::Result<AccessToken> find_token(Tx& tx, std::string_view text, Role needed,
+                                                   base::Time now);
+// The same for who changes something: notes that it was used.
 [[nodiscard]] base::Result<AccessToken> authorize(Tx& tx, std::string_view text, Role needed,
                                                   base::Time now);
 
