@@ -7,11 +7,11 @@
 #include <string>
 
 #include "command.h"
-#include "crosscheck/base/file.h"
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/base/results_limits.h"
 #include "crosscheck/net/client.h"
 #include "crosscheck/report/report.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -33,11 +33,6 @@ std::optional<std::string> environment(std::string_view name) {
   return value;
 }
 
-struct ResultsFile {
-  base::RunResults run;
-  std::string gzipped;
-};
-
 tl::unexpected<base::Error> too_large(const std::string& path, std::string_view what) {
   return base::fail(Fault::too_large,
                     path + ": more " + std::string{what} + " than a relay takes (" +
@@ -47,26 +42,14 @@ tl::unexpected<base::Error> too_large(const std::string& path, std::string_view 
                     "split the run, or shorten what its tests print");
 }
 
+// A file that a relay takes, gzipped.
 base::Result<ResultsFile> read_results(const std::string& path) {
-  auto bytes = base::read_file(path);
-  if (!bytes) return tl::unexpected(bytes.error());
-  const bool packed = bytes->starts_with("\x1f\x8b");
-  std::string text;
-  if (packed) {
-    auto unpacked = base::gunzip(*bytes, base::k_results_text_limit);
-    if (!unpacked)
-      return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
-    text = std::move(*unpacked);
-  } else {
-    text = std::move(*bytes);
-  }
-  if (text.size() > base::k_results_text_limit) return too_large(path, "unpacked");
-  auto run = base::parse_run_results(text);
-  if (!run)
-    return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
-  ResultsFile file{std::move(*run), packed ? std::move(*bytes) : base::gzip(text)};
-  if (file.gzipped.size() > base::k_results_file_limit) return too_large(path, "gzipped");
-  if (file.run.results.size() > base::k_results_count_limit) return too_large(path, "of results");
+  auto file = read_results_file(path, base::k_results_text_limit);
+  if (!file) return file;
+  if (file->text.size() > base::k_results_text_limit) return too_large(path, "unpacked");
+  if (file->gzipped.empty()) file->gzipped = base::gzip(file->text);
+  if (file->gzipped.size() > base::k_results_file_limit) return too_large(path, "gzipped");
+  if (file->run.results.size() > base::k_results_count_limit) return too_large(path, "of results");
   return file;
 }
 

@@ -7,6 +7,7 @@
 #include "crosscheck/base/file.h"
 #include "crosscheck/runner/output.h"
 #include "probe_options.h"
+#include "results_file.h"
 #include "run_import.h"
 
 namespace crosscheck::cli {
@@ -45,12 +46,6 @@ base::Result<std::vector<std::string>> read_names(const std::string& file) {
     if (!line.empty() && line.front() != '#') names.push_back(std::move(line));
   }
   return names;
-}
-
-base::Result<runner::Inventory> load_inventory(const std::string& file) {
-  const auto text = base::read_file(file);
-  if (!text) return tl::unexpected(text.error());
-  return runner::parse_inventory(*text, file);
 }
 
 // What the inventory says of itself stands where the command line says nothing.

@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/runner/import.h"
 #include "crosscheck/runner/output.h"
 #include "crosscheck/runner/report.h"
 #include "crosscheck/store/run_store.h"
 #include "crosscheck/store/store.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -67,9 +67,7 @@ base::Result<base::ExitCode> run_import(const Globals& globals, const ImportOpti
   import.combination.device = target.device;
   runner::Inventory inventory;
   if (!target.inventory.empty()) {
-    const auto text = base::read_file(target.inventory);
-    if (!text) return tl::unexpected(text.error());
-    auto read = runner::parse_inventory(*text, target.inventory);
+    auto read = load_inventory(target.inventory);
     if (!read) return tl::unexpected(read.error());
     inventory = std::move(*read);
     import.inventory = &inventory;

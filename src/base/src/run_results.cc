@@ -58,6 +58,17 @@ json::value number_value(double number) {
   return number;
 }
 
+json::array merged_array(const std::vector<MergedRun>& runs) {
+  json::array array;
+  for (const auto& run : runs) {
+    json::object object{{"run_id", utf8(run.run_id)}};
+    if (!run.shard.empty()) object["shard"] = utf8(run.shard);
+    if (run.interrupted) object["interrupted"] = true;
+    array.push_back(std::move(object));
+  }
+  return array;
+}
+
 std::string header_line(const RunHeader& header) {
   json::object environment;
   for (const auto& [name, value] : header.environment) environment[utf8(name)] = utf8(value);
@@ -79,6 +90,7 @@ std::string header_line(const RunHeader& header) {
     line["config"] = std::move(files);
   }
   if (!header.shard.empty()) line["shard"] = utf8(header.shard);
+  if (!header.merged.empty()) line["merged"] = merged_array(header.merged);
   for (const auto& [name, set] : {std::pair{"observe", header.observe},
                                   {"imported", header.imported},
                                   {"interrupted", header.interrupted}}) {
@@ -206,6 +218,17 @@ void read_circumstances(LineReader& in, RunHeader& header) {
         break;
       }
       header.config.push_back({*path, *digest});
+    }
+  }
+  if (const json::value* merged = find(in.root(), "merged")) {
+    const auto* runs = merged->if_array();
+    if (runs == nullptr) in.refuse("merged", "expected an array of objects");
+    for (std::size_t i = 0; runs != nullptr && i < runs->size(); ++i) {
+      LineReader run{(*runs)[i], 1};
+      header.merged.push_back({run.key("run_id", run.text("run_id"), k_run_id_limit),
+                               run.key("shard", run.text_or_empty("shard"), k_shard_limit),
+                               run.flag("interrupted")});
+      if (run.failed()) in.refuse("merged", run.error().value().message);
     }
   }
   header.shard = in.key("shard", in.text_or_empty("shard"), k_shard_limit);

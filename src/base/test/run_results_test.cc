@@ -31,7 +31,8 @@ RunResults sample() {
                 .observe = true,
                 .shard = "2/4:7-9:0f3a",
                 .imported = true,
-                .interrupted = true};
+                .interrupted = true,
+                .merged = {{"r0", "1/4:0-7:0f3a", true}, {"r9", "", false}}};
   run.results = {
       {.id = {"test_ops.py", "TestOps", "test_forward", R"({"dtype":"float32","op":"add"})"},
        .node_id = "test_ops.py::TestOpsREFDEV::test_forward_add",
@@ -77,6 +78,7 @@ void expect_equal(const RunResults& a, const RunResults& b) {
   EXPECT_EQ(a.header.shard, b.header.shard);
   EXPECT_EQ(a.header.imported, b.header.imported);
   EXPECT_EQ(a.header.interrupted, b.header.interrupted);
+  EXPECT_TRUE(a.header.merged == b.header.merged);
   EXPECT_TRUE(a.results == b.results);
 }
 

@@ -111,6 +111,14 @@ struct ConfigFile {
   friend bool operator==(const ConfigFile&, const ConfigFile&) = default;
 };
 
+// A run that is part of a merged one.
+struct MergedRun {
+  std::string run_id = {};
+  std::string shard = {};  // as in its own header
+  bool interrupted = false;
+  friend auto operator<=>(const MergedRun&, const MergedRun&) = default;
+};
+
 struct RunHeader {
   static constexpr int k_schema = 1;
   std::string run_id = {};
@@ -126,6 +134,7 @@ struct RunHeader {
   std::string shard = {};               // which part of a selection, as the runner writes it
   bool imported = false;                // read from what another runner wrote
   bool interrupted = false;             // ended before all that was selected had been run
+  std::vector<MergedRun> merged = {};   // of which it was made; none: it is one run
 };
 
 // A test over its attempts.
