@@ -14,6 +14,7 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/runner/output.h"
+#include "crosscheck/runner/times.h"
 #include "crosscheck/store/run_store.h"
 
 namespace crosscheck::runner {
@@ -170,28 +171,6 @@ class Recorder {
   bool behind_ = false;  // too many wait: all are added at the end
   bool stopping_ = false;
 };
-
-// How long tests took in the latest runs on this device.
-Result<KnownTimes> known_times(store::Store& store, const base::Combination& combination) {
-  return store.read_value([&](store::Tx& tx) -> Result<KnownTimes> {
-    auto rows = tx.query(
-        "SELECT t.file, t.class_name, t.method, t.variant, MAX(r.duration_us) "
-        "FROM test_results r JOIN tests t ON t.id = r.test "
-        "WHERE r.run IN (SELECT runs.id FROM runs JOIN combinations c ON c.digest = "
-        "runs.combination "
-        "WHERE c.backend = $1 AND c.device = $2 ORDER BY runs.started_at DESC LIMIT 3) "
-        "AND r.outcome NOT IN ('not_run', 'environment_error', 'harness_error') "
-        "GROUP BY t.file, t.class_name, t.method, t.variant",
-        {combination.backend, combination.device});
-    if (!rows) return tl::unexpected(rows.error());
-    KnownTimes times;
-    for (const auto& row : *rows) {
-      times.emplace(base::TestId{row.text(0), row.text(1), row.text(2), row.text(3)},
-                    base::Duration{row.integer(4)});
-    }
-    return times;
-  });
-}
 
 // The first error; the others have been tried all the same.
 class Errors {
