@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -226,6 +227,10 @@ class Importer {
       : options_{options}, identifier_{options.inventory} {}
 
   Result<void> add(const std::string& file) {
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) {
+      return fail(Fault::invalid_input, fmt::format("{}: cannot be read: it is a folder", file));
+    }
     std::ifstream in{file, std::ios::binary};
     if (!in) {
       const auto why = std::generic_category().message(errno);
@@ -512,7 +517,7 @@ class Importer {
     header.selection = "imported from " + base::to_utf8(files_, 1024);
     header.started_at = began_.value_or(now);
     header.finished_at = ended_.value_or(now);
-    header.environment.emplace_back(k_imported, base::to_utf8(files_, 1024));
+    header.imported = true;
     for (const auto& [name, value] : facts_) header.environment.emplace_back(name, value);
   }
 

@@ -300,7 +300,7 @@ TEST_F(ImportTest, WithoutAnInventoryNamesSayWhatTheySay) {
             "pkg/ops.py::Cases::test_a");
   EXPECT_EQ(id(R"(classname="test_x.TestX" file="common.py" name="test_a")"),
             "test_x.py::TestX::test_a");
-  EXPECT_EQ(id(R"(classname="test_x.TestX" file="/home/me/test_x.py" name="test_a")"),
+  EXPECT_EQ(id(R"(classname="test_x.TestX" file="/src/checkout/test_x.py" name="test_a")"),
             "test_x.py::TestX::test_a");
   EXPECT_EQ(id(R"(classname="" name="test_a")"), "(unknown)::test_a");
 }
@@ -321,6 +321,7 @@ TEST_F(ImportTest, TheRunSaysWhereItIsFrom) {
   EXPECT_EQ(header.combination.environment_digest, "unknown");
   EXPECT_EQ(base::to_rfc3339(header.started_at), "2026-11-30T10:00:00.500000Z");
   EXPECT_EQ(header.finished_at - header.started_at, std::chrono::seconds{2});
+  EXPECT_TRUE(header.imported);
   EXPECT_THAT(header.selection, HasSubstr("imported from"));
   // The same again is the same run; anything else is not.
   EXPECT_EQ(import({path}, options).run.header.run_id, header.run_id);

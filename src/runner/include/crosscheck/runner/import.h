@@ -24,9 +24,6 @@ struct Imported {
   std::vector<std::string> notes;  // what the reports cannot tell, and what was left out
 };
 
-// The name of the environment's fact that marks a run as imported; its value names the files.
-inline constexpr std::string_view k_imported = "imported_from";
-
 // Reads JUnit files and console logs of one run, told apart by their content. A test's attempts are
 // numbered in the order of the files; logs add only what no JUnit file says. The run's id follows
 // from the files' bytes and the combination, so that the same import again is the same run. Nothing
