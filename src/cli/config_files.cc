@@ -7,7 +7,6 @@
 
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/time.h"
-#include "crosscheck/runner/inventory.h"
 
 namespace crosscheck::cli {
 
@@ -82,33 +81,43 @@ Result<config::Config> load_configs(const std::vector<std::string>& paths,
   return std::move(*joined.config);
 }
 
-Result<Suite> read_suite(const std::string& path, const Where& where) {
-  auto known = circumstances(where);
-  if (!known) return tl::unexpected(known.error());
+Result<runner::Inventory> read_inventory(const std::string& path) {
   const auto text = base::read_file(path);
   if (!text) return tl::unexpected(text.error());
-  auto inventory = runner::parse_inventory(*text, path);
-  if (!inventory) return tl::unexpected(inventory.error());
+  return runner::parse_inventory(*text, path);
+}
+
+Result<Suite> suite_of(const runner::Inventory& inventory, const std::string& path,
+                       const Where& where) {
+  auto known = circumstances(where);
+  if (!known) return tl::unexpected(known.error());
   Suite suite;
   suite.circumstances = std::move(*known);
+  const runner::Environment& environment = inventory.environment;
   if (!suite.circumstances.torch)
-    if (const auto version = config::parse_version(inventory->environment.torch))
+    if (const auto version = config::parse_version(environment.torch))
       suite.circumstances.torch = *version;
   if (suite.circumstances.devices.empty())
-    suite.circumstances.devices = {inventory->environment.device.type,
-                                   inventory->environment.device.name};
+    suite.circumstances.devices = {environment.device.type, environment.device.name};
   if (!suite.circumstances.platform)
-    if (const auto machine = inventory->environment.facts.find("machine");
-        machine != inventory->environment.facts.end())
+    if (const auto machine = environment.facts.find("machine"); machine != environment.facts.end())
       suite.circumstances.platform = machine->second;
   suite.collected.name = path;
-  suite.collected.partial = !inventory->suite.files.empty();
-  suite.collected.tests.reserve(inventory->tests.size());
-  for (auto& test : inventory->tests)
-    suite.collected.tests.push_back(config::collected_test(std::move(test.id), test.node_id));
-  for (const auto& error : inventory->errors) suite.collected.broken_files.insert(error.file);
-  for (const auto& skip : inventory->skips) suite.collected.broken_files.insert(skip.file);
+  suite.collected.partial = !inventory.suite.files.empty();
+  suite.collected.tests.reserve(inventory.tests.size());
+  for (const auto& test : inventory.tests)
+    suite.collected.tests.push_back(config::collected_test(test.id, test.node_id));
+  for (const auto& error : inventory.errors) suite.collected.broken_files.insert(error.file);
+  for (const auto& skip : inventory.skips) suite.collected.broken_files.insert(skip.file);
   return suite;
+}
+
+Result<Suite> read_suite(const std::string& path, const Where& where) {
+  // A version on the command line that is none is known before a file is read.
+  if (auto known = circumstances(where); !known) return tl::unexpected(known.error());
+  const auto inventory = read_inventory(path);
+  if (!inventory) return tl::unexpected(inventory.error());
+  return suite_of(*inventory, path, where);
 }
 
 Result<void> replace_file(const std::string& path, const std::string& text) {

@@ -8,6 +8,7 @@
 #include "crosscheck/base/result.h"
 #include "crosscheck/config/check.h"
 #include "crosscheck/config/load.h"
+#include "crosscheck/runner/inventory.h"
 
 // Test configurations and inventories as files, for the commands that take them.
 namespace crosscheck::cli {
@@ -38,7 +39,10 @@ struct Suite {
   config::CollectedSuite collected;
   config::Circumstances circumstances;
 };
-// An inventory. What it says of where its tests run stands where the command line says nothing.
+[[nodiscard]] base::Result<runner::Inventory> read_inventory(const std::string& path);
+// Of an inventory. What it says of where its tests run stands where the command line says nothing.
+[[nodiscard]] base::Result<Suite> suite_of(const runner::Inventory& inventory,
+                                           const std::string& path, const Where& where);
 [[nodiscard]] base::Result<Suite> read_suite(const std::string& path, const Where& where);
 
 // The file itself, also behind a link, with the permissions it has.

@@ -9,13 +9,36 @@
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/base/results_limits.h"
-#include "crosscheck/store/run_history.h"
 
 namespace crosscheck::cli {
 namespace {
 
 using base::Fault;
 using base::Result;
+
+Result<void> read_store(const Globals& globals, const EvidenceOptions& options,
+                        const std::vector<std::string>& devices, reconcile::History& history) {
+  const auto filter = run_filter(options, devices);
+  if (!filter) return tl::unexpected(filter.error());
+  const auto store = open_store(globals);
+  if (!store) return tl::unexpected(store.error());
+  return (*store)->read([&](store::Tx& tx) -> Result<void> {
+    const auto runs = store::list_runs(tx, *filter);
+    if (!runs) return tl::unexpected(runs.error());
+    for (const std::string& id : options.runs)
+      if (std::none_of(runs->begin(), runs->end(),
+                       [&](const store::StoredRun& run) { return run.header.run_id == id; }))
+        return base::fail(Fault::not_found, fmt::format("there is no run {} in the store", id));
+    for (const store::StoredRun& run : *runs) {
+      const auto results = store::read_results(tx, run.id);
+      if (!results) return tl::unexpected(results.error());
+      history.add(run.header, *results);
+    }
+    return {};
+  });
+}
+
+}  // namespace
 
 Result<base::RunResults> read_results_file(const std::string& path) {
   auto text = base::read_file(path);
@@ -35,7 +58,7 @@ Result<base::RunResults> read_results_file(const std::string& path) {
 bool fits(const EvidenceOptions& options, const std::vector<std::string>& devices,
           const base::RunHeader& header) {
   const base::Combination& combination = header.combination;
-  const auto names = reconcile::circumstances({{}, combination, {}, {}}).devices;
+  const auto names = reconcile::circumstances(reconcile::run_of(header)).devices;
   return (options.backend.empty() || options.backend == combination.backend) &&
          std::all_of(devices.begin(), devices.end(), [&](const std::string& device) {
            return device == combination.device ||
@@ -43,8 +66,8 @@ bool fits(const EvidenceOptions& options, const std::vector<std::string>& device
          });
 }
 
-Result<void> read_store(const Globals& globals, const EvidenceOptions& options,
-                        const std::vector<std::string>& devices, reconcile::History& history) {
+Result<store::RunFilter> run_filter(const EvidenceOptions& options,
+                                    const std::vector<std::string>& devices) {
   store::RunFilter filter;
   if (!options.repo.empty()) {
     const auto repo = base::RepoName::parse(options.repo);
@@ -55,27 +78,21 @@ Result<void> read_store(const Globals& globals, const EvidenceOptions& options,
   filter.backend = options.backend;
   filter.devices = devices;
   filter.most = options.runs.empty() ? options.last : options.runs.size();
-  const auto url = store_url(globals);
-  if (!url) return tl::unexpected(url.error());
-  const auto store = store::open(*url, {.create = false, .migrate = false, .read_only = true});
-  if (!store) return tl::unexpected(store.error());
-  return (*store)->read([&](store::Tx& tx) -> Result<void> {
-    const auto runs = store::list_runs(tx, filter);
-    if (!runs) return tl::unexpected(runs.error());
-    for (const std::string& id : options.runs)
-      if (std::none_of(runs->begin(), runs->end(),
-                       [&](const store::StoredRun& run) { return run.header.run_id == id; }))
-        return base::fail(Fault::not_found, fmt::format("there is no run {} in the store", id));
-    for (const store::StoredRun& run : *runs) {
-      const auto results = store::read_results(tx, run.id);
-      if (!results) return tl::unexpected(results.error());
-      history.add(run.header, *results);
-    }
-    return {};
-  });
+  return filter;
 }
 
-}  // namespace
+Result<std::unique_ptr<store::Store>> open_store(const Globals& globals) {
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  return store::open(*url, {.create = false, .migrate = false, .read_only = true});
+}
+
+void complete_from(const reconcile::Run& run, config::Circumstances& where) {
+  config::Circumstances there = reconcile::circumstances(run);
+  if (!where.platform) where.platform = std::move(there.platform);
+  if (!where.torch) where.torch = there.torch;
+  if (where.devices.empty()) where.devices = std::move(there.devices);
+}
 
 void add_evidence_options(CLI::App& command, EvidenceOptions& options) {
   command.add_option("--results", options.results,
@@ -88,6 +105,17 @@ void add_evidence_options(CLI::App& command, EvidenceOptions& options) {
   command.add_option("--backend", options.backend, "Only runs of this backend");
   command.add_option("--repo", options.repo,
                      "Runs that this repository (OWNER/NAME) uploaded; default: made here");
+}
+
+void add_rule_options(CLI::App& command, reconcile::Options& options) {
+  command.add_option("--passes", options.passes, "Passes in a row for a promotion")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      .add_option("--window", options.window,
+                  "A test is flaky by what so many of the newest runs saw")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
 }
 
 Result<void> read_evidence(const Globals& globals, const EvidenceOptions& options,

@@ -38,16 +38,6 @@ config::CollectedSuite suite_of(const reconcile::History& history) {
   return suite;
 }
 
-// Where the newest run was, for what neither command line nor inventory says.
-void complete_from(const reconcile::History& history, config::Circumstances& where) {
-  const auto runs = history.runs();
-  if (runs.empty()) return;
-  const config::Circumstances there = reconcile::circumstances(*runs.front());
-  if (!where.platform) where.platform = there.platform;
-  if (!where.torch) where.torch = there.torch;
-  if (where.devices.empty()) where.devices = there.devices;
-}
-
 // Loads what would be written and checks it, and only then writes it, a file at a time.
 Result<void> apply(const config::Config& before, const std::vector<std::string>& paths,
                    const Suite& suite, const reconcile::Proposals& proposals) {
@@ -90,7 +80,8 @@ Result<ExitCode> run_reconcile(const Globals& globals, const ReconcileOptions& o
     suite.circumstances = std::move(*where);
     suite.collected = suite_of(history);
   }
-  complete_from(history, suite.circumstances);
+  if (const auto runs = history.runs(); !runs.empty())
+    complete_from(*runs.front(), suite.circumstances);
   reconcile::Options rules = options.rules;
   rules.fall_share = options.fall_percent / 100;
   reconcile::Proposals proposals = reconcile::propose(*config, suite.collected, complete, history,
@@ -130,14 +121,7 @@ const Registration k_registration{
           "default: the tests that the runs show");
       add_where(*command, options.where);
       add_evidence_options(*command, options.evidence);
-      command->add_option("--passes", options.rules.passes, "Passes in a row for a promotion")
-          ->check(CLI::Range(1, 1000))
-          ->capture_default_str();
-      command
-          ->add_option("--window", options.rules.window,
-                       "A test is flaky by what so many of the newest runs saw")
-          ->check(CLI::Range(1, 1000))
-          ->capture_default_str();
+      add_rule_options(*command, options.rules);
       command
           ->add_option("--fall-tests", options.rules.fall_tests,
                        "More must-pass tests than this that fail for the first time, and…")

@@ -201,6 +201,117 @@ test('bad input is named, and nothing is written', (t) => {
   assert.equal(readFileSync(file, 'utf8'), config);
 });
 
+function inventory(folder, tests) {
+  const lines = [
+    {
+      schema: 1,
+      suite: {name: 'tree', root: '/suite'},
+      device: 'dev',
+      environment: {
+        ev: 'environment',
+        schema: 1,
+        probe: '0.1.0',
+        python: '3.11.7',
+        torch: '2.14.0',
+        torch_git: 'abc',
+        pytest: '9.2.0',
+        device: {type: 'dev', count: 1, name: 'one'},
+        suite: 's',
+        facts: {machine: 'x86_64'},
+      },
+    },
+    ...tests.map(([method, ...markers], index) => ({
+      ev: 'test',
+      node: `test_x.py::TestX::${method}`,
+      file: 'test_x.py',
+      class: 'TestX',
+      method,
+      variant: {},
+      line: 10 + index,
+      markers,
+      quick: false,
+    })),
+  ];
+  const text = [...lines, {end: lines.length - 1}].map((line) => `${JSON.stringify(line)}\n`).join('');
+  return write(folder, 'inventory.jsonl', text);
+}
+
+test('against an inventory: what is gone, what is renamed, what is new', (t) => {
+  const folder = temporaryFolder(t);
+  const file = write(folder, 'c.yaml', config);
+  const list = inventory(folder, [['test_good'], ['test_bed'], ['test_persons'], ['test_extra']]);
+  const {code, out, err} = run(
+    ['reconcile', '--config', file, '--inventory', list, '--results', results(folder, 1, {test_good: 'passed'}), '--apply'],
+    {cwd: folder},
+  );
+  assert.equal(code, 0, err);
+  assert.match(out, /gone: .*\n {4}TestX::test_bed: mandatory_success: TestX::test_bad is not collected, and this one/);
+  assert.match(out, /\n {4}TestX::test_better: removed: no collected test has this name\n/);
+  assert.match(out, /new: .*\n {4}TestX::test_extra: skip -> xfail: no run has shown it\n/);
+  const text = readFileSync(file, 'utf8');
+  assert.match(text, /- TestX::test_bed {3}# another\n/);
+  assert.doesNotMatch(text, /test_better/);
+  assert.equal(run(['config', 'check', file, '--inventory', list]).code, 0);
+});
+
+test('explain: the whole chain about a test, and what would change it', (t) => {
+  const folder = temporaryFolder(t);
+  const file = write(
+    folder,
+    'c.yaml',
+    `test_suite_config:
+  files:
+  - path: test_x.py
+    tests:
+    - names: [TestX::test_a]
+      mode: xfail
+      rationale: {reason: unsupported_operator, operators: ["aten::mm"], text: No kernel., evidence: [{kind: run, ref: "run run0: failed"}], decided_by: agent, decided_at: 2026-10-01}
+    - {names: [TestX::test_a], mode: skip, when: {platform: s390x}}
+    - {names: ['test_.*'], mode: skip, rationale: {reason: person, decided_by: person, decided_at: 2026-01-01, expires: 2099-01-01}}
+`,
+  );
+  const list = inventory(folder, [['test_a', 'slow'], ['test_ab'], ['test_b']]);
+  const runs = [
+    results(folder, 1, {test_a: ['failed', 'passed'], test_b: 'passed'}),
+    results(folder, 2, {test_a: 'passed', test_b: 'passed'}, {core_revision: '2.14.0'}),
+  ];
+  const asked = ['--config', file, '--inventory', list, '--results', ...runs];
+  const explained = run(['explain', 'TestX::test_a', ...asked], {cwd: folder});
+  assert.equal(explained.code, 0, explained.err);
+  for (const expected of [
+    /^test_x\.py::TestX::test_a\n {2}collected {3}test_x\.py:10, as test_x\.py::TestX::test_a\n/,
+    /markers slow\n/,
+    /inventory\.jsonl: tree suite of \/suite, torch 2\.14\.0, device dev\n/,
+    /configured {2}xfail \(listed\): 'TestX::test_a' names it, .*c\.yaml:5:15\n/,
+    /unsupported_operator \(aten::mm\); decided by an agent on 2026-10-01: No kernel\.\n/,
+    /evidence, run: run run0: failed\n/,
+    /c\.yaml:8:16: 'TestX::test_a' says skip \(platform s390x\): its condition does not hold here\n/,
+    /c\.yaml:9:16: 'test_\.\*' says skip: a more specific name goes over it\n/,
+    /runs {8}run run2, 2026-11-02T10:00:00Z, torch 2\.14\.0; dev 1 on dev: one\n {16}passed\n/,
+    /run run1.*\n {16}attempt 1: failed, device_error, fingerprint f00d: RuntimeError: test_a is broken\n {16}attempt 2: passed\n/,
+    /then {8}it is flaky: /,
+  ])
+    assert.match(explained.out, expected);
+  const [one] = JSON.parse(run(['explain', 'test_x.py::TestX::test_b', ...asked, '--json'], {cwd: folder}).out).tests;
+  assert.deepEqual(
+    [one.collected.line, one.configured.mode, one.configured.rationale.expires, one.runs.length, one.outlook],
+    [12, 'skip', '2099-01-01', 2, ['a person decided on 2026-01-01, until 2099-01-01: only a person changes it, or what runs see after that day']],
+  );
+  const several = run(['explain', 'TEST_', ...asked], {cwd: folder});
+  assert.equal(several.code, 0);
+  assert.match(several.out, /^3 tests answer to 'TEST_'.*\n {2}test_x\.py::TestX::test_a: xfail, last passed\n {2}test_x\.py::TestX::test_ab: skip\n/);
+  const none = run(['explain', 'test_z', ...asked], {cwd: folder});
+  assert.equal(none.code, 3);
+  assert.match(none.err, /no test answers to 'test_z' in /);
+  // Without an inventory and a configuration: what runs know.
+  const known = run(['explain', 'test_b', '--results', ...runs], {cwd: folder});
+  assert.match(known.out, /no --config was given\n {2}runs {8}run run2/);
+  // One more pass of two that are needed.
+  const lonely = write(folder, 'd.yaml', 'test_suite_config:\n  files:\n  - path: test_x.py\n    tests: [{names: [test_b], mode: xfail}]\n');
+  const left = run(['explain', 'test_b', '--config', lonely, '--results', ...runs], {cwd: folder});
+  assert.match(left.out, /then {8}1 more pass in a row promotes it \(it passed 2 times in a row\)\n/);
+});
+
 // The whole way, on the reference device in real PyTorch.
 test('runs on a device, into the store, and from there into the configuration', (t) => {
   const folder = temporaryFolder(t);
@@ -245,4 +356,10 @@ test('runs on a device, into the store, and from there into the configuration', 
   );
   assert.equal(run(['config', 'check', file]).code, 0);
   assert.deepEqual(JSON.parse(run(asked, {cwd: folder}).out).changes, []);
+  const explained = run(['explain', 'test_forward_mm_refdev_float32', '--db', db, '--config', file], {cwd: folder});
+  assert.equal(explained.code, 0, explained.err);
+  assert.match(explained.out, /configured {2}xfail \(listed\): 'test_forward_mm_refdev_float32' names it/);
+  assert.match(explained.out, /crash; decided by a rule on /);
+  assert.match(explained.out, /runs {8}run \w+.*\n {16}crashed, signal, fingerprint \w+: the process died.*\n {14}run \w+.*\n {16}passed\n/);
+  assert.match(explained.out, /3 more passes in a row promote it/);
 });

@@ -24,6 +24,13 @@ std::optional<bool> evidence(Outcome outcome) {
 
 }  // namespace
 
+Run run_of(const base::RunHeader& header) {
+  Run run{header.run_id, header.combination, header.started_at, {}};
+  for (const auto& [name, value] : header.environment)
+    if (name == "machine") run.machine = value;
+  return run;
+}
+
 bool before(const Run& a, const Run& b) {
   return std::tie(a.started_at, a.id) < std::tie(b.started_at, b.id);
 }
@@ -70,9 +77,7 @@ std::size_t History::Hash::operator()(const base::TestId& id) const {
 }
 
 void History::add(const base::RunHeader& header, std::span<const base::TestResult> results) {
-  Run run{header.run_id, header.combination, header.started_at, {}};
-  for (const auto& [name, value] : header.environment)
-    if (name == "machine") run.machine = value;
+  Run run = run_of(header);
   std::uint32_t number = 0;
   while (number < runs_.size() && *runs_[number] != run) ++number;
   if (number == runs_.size()) runs_.push_back(std::make_unique<const Run>(std::move(run)));

@@ -234,6 +234,17 @@ Explained explain_failure(std::span<const Subject* const> subjects, Explained ex
 
 }  // namespace
 
+bool is_persons(const config::Rationale& rationale) {
+  return rationale.decided_by == config::Decider::person || rationale.reason == Reason::person;
+}
+bool is_expired(const config::Rationale& rationale, std::string_view today) {
+  return !rationale.expires.empty() && std::string_view{rationale.expires} < today;
+}
+bool is_about_scope(Reason reason) {
+  return reason == Reason::not_for_this_device || reason == Reason::out_of_scope ||
+         reason == Reason::superseded;
+}
+
 std::string headline(std::string_view text, std::size_t most) {
   std::string line = base::to_utf8(text.substr(0, text.find('\n')));
   std::replace_if(

@@ -13,6 +13,11 @@
 // Why a test has the mode that is proposed, from what runs saw.
 namespace crosscheck::reconcile {
 
+[[nodiscard]] bool is_persons(const config::Rationale& rationale);
+[[nodiscard]] bool is_expired(const config::Rationale& rationale, std::string_view today);
+// Reasons that no outcome speaks against.
+[[nodiscard]] bool is_about_scope(config::Reason reason);
+
 // A test and what is known of it.
 struct Subject {
   const config::CollectedTest* test = nullptr;

@@ -13,13 +13,11 @@ namespace crosscheck::reconcile {
 namespace {
 
 using config::Basis;
-using config::Decider;
 using config::Entry;
 using config::FileEntry;
 using config::Mode;
 using config::Name;
 using config::Rationale;
-using config::Reason;
 using Verdict = Sighting::Verdict;
 
 std::string qualified(std::string_view class_name, std::string_view method) {
@@ -32,18 +30,6 @@ std::string written_name(const config::CollectedTest& test) {
 std::string collected_name(const config::CollectedTest& test) {
   return test.collected_method.empty() ? std::string{}
                                        : qualified(test.collected_class, test.collected_method);
-}
-
-bool is_persons(const Rationale& rationale) {
-  return rationale.decided_by == Decider::person || rationale.reason == Reason::person;
-}
-bool is_expired(const Rationale& rationale, std::string_view today) {
-  return !rationale.expires.empty() && std::string_view{rationale.expires} < today;
-}
-// Reasons that no outcome speaks against.
-bool is_about_scope(Reason reason) {
-  return reason == Reason::not_for_this_device || reason == Reason::out_of_scope ||
-         reason == Reason::superseded;
 }
 
 // What stands for some tests: a name of entries that agree, or the tests of one name that no entry
@@ -238,7 +224,8 @@ class Proposer {
       const bool is_persons_word = is_protected(group);
       if (!one.renamed_to.empty()) {
         const auto other = unlisted_.find({one.file, one.renamed_to});
-        change.why += fmt::format("; {} is named alike", one.renamed_to);
+        if (other != unlisted_.end())
+          change.why += fmt::format("; {} is named alike", one.renamed_to);
         if (other != unlisted_.end() && !is_persons_word &&
             is_free(groups_[other->second], one.renamed_to)) {
           Group& target = groups_[other->second];

@@ -99,22 +99,21 @@ std::string anywhere(std::string_view part) {
 Result<std::vector<StoredTest>> read_tests(Tx& tx, const std::string& where,
                                            const Parameters& parameters) {
   const auto rows = tx.query(
-      "SELECT x.id, x.file, x.class_name, x.method, x.variant, "
+      "SELECT x.file, x.class_name, x.method, x.variant, "
       "COALESCE((SELECT t.node_id FROM test_results t WHERE t.test = x.id "
       "ORDER BY t.run DESC LIMIT 1), '') FROM tests x WHERE " +
           where + " ORDER BY x.file, x.class_name, x.method, x.variant LIMIT $1",
       parameters);
   if (!rows) return tl::unexpected(rows.error());
   std::vector<StoredTest> tests;
-  for (const Row& row : *rows) tests.push_back({row.integer(0), read_test(row, 1), row.text(5)});
+  for (const Row& row : *rows) tests.push_back({read_test(row, 0), row.text(4)});
   return tests;
 }
 
-}  // namespace
-
-Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
-  Parameters parameters{filter.repo_key};
-  std::string where = "r.repo_key = $1";
+// The condition on runs r and their combinations c.
+std::string conditions(const RunFilter& filter, Parameters& parameters) {
+  parameters.emplace_back(filter.repo_key);
+  std::string where = "r.repo_key = " + placeholder(parameters);
   const auto equals = [&](std::string_view column, const std::string& value) {
     if (value.empty()) return;
     parameters.emplace_back(value);
@@ -141,6 +140,14 @@ Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
     }
     where += ")";
   }
+  return where;
+}
+
+}  // namespace
+
+Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
+  Parameters parameters;
+  const std::string where = conditions(filter, parameters);
   parameters.emplace_back(static_cast<std::int64_t>(filter.most));
   const auto rows =
       tx.query("SELECT " + std::string{k_run_columns} +
@@ -187,20 +194,31 @@ Result<std::vector<StoredTest>> find_tests(Tx& tx, std::string_view part, std::s
   return tests;
 }
 
-Result<std::vector<RunOfTest>> runs_of_test(Tx& tx, std::int64_t test, std::size_t most) {
-  const auto rows =
-      tx.query("SELECT " + std::string{k_run_columns} + ", " + std::string{k_result_columns} +
-                   " FROM test_results t JOIN runs r ON r.id = t.run "
-                   "JOIN combinations c ON c.digest = r.combination WHERE t.test = $1 AND r.id IN "
-                   "(SELECT n.id FROM runs n "
-                   "WHERE EXISTS (SELECT 1 FROM test_results o WHERE o.run = n.id AND o.test = $1) "
-                   "ORDER BY n.started_at DESC, n.run_key DESC LIMIT $2) "
-                   "ORDER BY r.started_at DESC, r.run_key DESC, r.id, t.attempt",
-               {test, static_cast<std::int64_t>(most)});
+Result<std::vector<RunOfTest>> runs_of_test(Tx& tx, const base::TestId& test,
+                                            const RunFilter& filter) {
+  Parameters parameters{test.digest()};
+  const std::string where = conditions(filter, parameters);
+  parameters.emplace_back(static_cast<std::int64_t>(filter.most));
+  const auto rows = tx.query(
+      "SELECT " + std::string{k_run_columns} + ", " + std::string{k_result_columns} +
+          ", COALESCE((SELECT j.word_url FROM jobs j WHERE j.results_digest = r.results_digest "
+          "AND j.repo_key = r.repo_key ORDER BY j.id DESC LIMIT 1), '') "
+          "FROM (SELECT r.id FROM runs r JOIN combinations c ON c.digest = r.combination "
+          "JOIN tests x ON x.digest = $1 WHERE " +
+          where +
+          " AND EXISTS (SELECT 1 FROM test_results o WHERE o.test = x.id AND o.run = r.id) "
+          "ORDER BY r.started_at DESC, r.run_key DESC LIMIT " +
+          placeholder(parameters) +
+          ") newest JOIN runs r ON r.id = newest.id "
+          "JOIN combinations c ON c.digest = r.combination JOIN tests x ON x.digest = $1 "
+          "JOIN test_results t ON t.run = r.id AND t.test = x.id "
+          "ORDER BY r.started_at DESC, r.run_key DESC, r.id, t.attempt",
+      parameters);
   if (!rows) return tl::unexpected(rows.error());
   std::vector<RunOfTest> runs;
   for (const Row& row : *rows) {
-    if (runs.empty() || runs.back().run.id != row.integer(0)) runs.push_back({read_run(row), {}});
+    if (runs.empty() || runs.back().run.id != row.integer(0))
+      runs.push_back({read_run(row), {}, row.text(k_run_column_count + 12)});
     runs.back().attempts.push_back(read_result(row, k_run_column_count));
   }
   return runs;

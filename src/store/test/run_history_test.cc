@@ -129,7 +129,7 @@ TEST_P(RunHistory, TestsByAPartOfTheirName) {
   const auto runs = store().read_value([&](Tx& tx) -> Result<std::vector<RunOfTest>> {
     const auto tests = find_tests(tx, "test_ab", 10);
     if (!tests) return tl::unexpected(tests.error());
-    return runs_of_test(tx, tests->at(0).id, 10);
+    return runs_of_test(tx, tests->at(0).test, {});
   });
   ASSERT_TRUE(runs) << runs.error().message;
   ASSERT_EQ(runs->size(), 2U);

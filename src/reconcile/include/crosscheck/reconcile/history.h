@@ -21,6 +21,7 @@ struct Run {
   std::string machine = {};  // as uname calls it; empty: not known
   friend bool operator==(const Run&, const Run&) = default;
 };
+[[nodiscard]] Run run_of(const base::RunHeader& header);
 // Older ones first; at one time, by id.
 [[nodiscard]] bool before(const Run& a, const Run& b);
 // Where its tests ran, for `when:`.

@@ -36,7 +36,6 @@ struct RunFilter {
 // Tests by a part of their name: "file::Class::method" as written, or pytest's address of it, in
 // any case of letters. In order of the name; a whole one that is equal comes alone.
 struct StoredTest {
-  std::int64_t id = 0;
   base::TestId test = {};
   std::string node_id = {};  // as the newest run has it
 };
@@ -46,10 +45,11 @@ struct StoredTest {
 // What a run has of one test.
 struct RunOfTest {
   StoredRun run = {};
-  std::vector<base::TestResult> attempts = {};  // in order, messages included
+  std::vector<base::TestResult> attempts = {};  // in order
+  std::string job_url = {};                     // what its uploader says; empty: made here
 };
-// Newest first.
-[[nodiscard]] base::Result<std::vector<RunOfTest>> runs_of_test(Tx& tx, std::int64_t test,
-                                                                std::size_t most);
+// Of the newest runs that have it and that the filter lets pass, newest first.
+[[nodiscard]] base::Result<std::vector<RunOfTest>> runs_of_test(Tx& tx, const base::TestId& test,
+                                                                const RunFilter& filter);
 
 }  // namespace crosscheck::store
