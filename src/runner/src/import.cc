@@ -12,6 +12,7 @@
 #include <optional>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/json.h"
@@ -32,7 +33,9 @@ using base::Fault;
 using base::Outcome;
 using base::Result;
 
+constexpr std::size_t k_detail_limit = std::size_t{64} << 10;
 constexpr std::size_t k_block = std::size_t{256} << 10;
+constexpr std::size_t k_bytes_a_test = 200;                      // in JUnit, at least
 constexpr std::size_t k_details_limit = std::size_t{128} << 20;  // of all tracebacks together
 constexpr std::size_t k_named = 3;                               // examples in a note
 constexpr std::string_view k_collection = "(collection)";
@@ -87,7 +90,7 @@ Verdict classify_problems(const JunitCase& test) {
     if (problem.element == JunitProblem::Element::skipped) continue;
     if (crashed_node(problem.message) || crashed_node(problem.text)) {
       auto verdict = classify_crash({}, "");
-      verdict.detail = base::to_utf8(problem.text, std::size_t{64} << 10);
+      verdict.detail = base::to_utf8(problem.text, k_detail_limit);
       return verdict;
     }
     if (first == nullptr) first = &problem;
@@ -191,16 +194,13 @@ Verdict classify_log(const LogTest& test) {
   return classify(finish);
 }
 
-base::TestResult result_of(Verdict verdict, Duration duration) {
-  base::TestResult result;
+void put(base::TestResult& result, Verdict&& verdict) {
   result.outcome = verdict.outcome;
   result.kind = verdict.kind;
   result.fingerprint = std::move(verdict.fingerprint);
   result.message = std::move(verdict.message);
   result.detail = std::move(verdict.detail);
-  result.mismatch = verdict.mismatch;
-  result.duration = duration;
-  return result;
+  result.mismatch = std::move(verdict.mismatch);
 }
 
 // Things that many tests have in common, told once with examples.
@@ -236,11 +236,13 @@ class Importer {
       const auto why = std::generic_category().message(errno);
       return fail(Fault::invalid_input, fmt::format("{}: cannot be read: {}", file, why));
     }
+    const auto size = std::filesystem::file_size(file, error);
+    if (!error) expect(size / k_bytes_a_test);
     std::string block(k_block, '\0');
     const auto next = [&] {
       in.read(block.data(), static_cast<std::streamsize>(k_block));
       const std::string_view bytes{block.data(), static_cast<std::size_t>(in.gcount())};
-      if (!bytes.empty()) digest_ = base::sha256_hex(digest_ + std::string{bytes});
+      if (!bytes.empty()) digest_ = base::sha256_hex(digest_ + base::sha256_hex(bytes));
       return bytes;
     };
     const auto first = next();
@@ -256,28 +258,26 @@ class Importer {
     for (const auto& log : logs_) add_log(log);
     Imported imported;
     auto& results = imported.run.results;
-    std::size_t details = 0;
-    for (auto& test : tests_) {
-      int number = 0;
-      for (auto& attempt : test.attempts) {
-        ++number;
-        if (!attempt.told) {
-          untold_.add(test.node_id);
-          continue;
-        }
-        if (number > 1 && attempt.told) repeated_.add(test.node_id);
-        auto& result = attempt.result;
-        result.id = test.id;
-        result.node_id = test.node_id;
-        result.attempt = number;
-        details += result.detail.size();
-        if (details > k_details_limit && !result.detail.empty()) {
-          result.detail.clear();
-          left_out_.add(test.node_id);
-        }
-        results.push_back(std::move(result));
+    results = std::move(results_);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      auto& test = tests_[test_of_[i]];
+      if (untold_.contains(i)) {
+        left_silent_.add(test.node_id);
+        continue;
       }
+      if (results[i].attempt > 1) repeated_.add(test.node_id);
+      if (test.attempts == 1) {
+        results[i].id = std::move(test.id);
+        results[i].node_id = std::move(test.node_id);
+      } else {
+        results[i].id = test.id;
+        results[i].node_id = test.node_id;
+      }
+      if (kept != i) results[kept] = std::move(results[i]);
+      ++kept;
     }
+    results.erase(results.begin() + static_cast<std::ptrdiff_t>(kept), results.end());
     if (results.empty()) {
       return fail(Fault::invalid_input, fmt::format("there is no test in {}", files_),
                   "give JUnit files of pytest's --junit-xml, and console logs of -v or -rA");
@@ -294,17 +294,44 @@ class Importer {
   }
 
  private:
-  struct Attempt {
-    base::TestResult result;
-    bool told = true;  // whether the report says how it ended
-  };
   struct Test {
     base::TestId id;
     std::string node_id;
-    std::vector<Attempt> attempts;
-    std::size_t file = 0;  // that the latest attempt is from
+    std::size_t hash = 0;
+    std::vector<std::size_t> earlier;  // attempts before the last, as indices of results
+    std::size_t last = 0;              // the last, if there is one
+    int attempts = 0;
+    std::size_t file = 0;  // that the last attempt is from
     bool in_junit = false;
   };
+  static std::size_t hash_of(const base::TestId& id) {
+    std::size_t sum = 0;
+    for (const auto* part : {&id.method, &id.variant, &id.class_name, &id.file}) {
+      sum = sum * 31 + std::hash<std::string>{}(*part);
+    }
+    return sum;
+  }
+  // Finds tests by what they are, without a copy of it.
+  struct Hash {
+    const std::vector<Test>* tests;
+    std::size_t operator()(std::size_t i) const { return (*tests)[i].hash; }
+  };
+  struct Equal {
+    const std::vector<Test>* tests;
+    bool operator()(std::size_t a, std::size_t b) const {
+      return (*tests)[a].hash == (*tests)[b].hash && (*tests)[a].id == (*tests)[b].id;
+    }
+  };
+
+  // Room for as many tests as a file of the size may hold, that they need not move while it is
+  // read.
+  void expect(std::size_t tests) {
+    constexpr std::size_t k_most = 100'000;
+    const auto room = results_.size() + std::min(tests, k_most);
+    tests_.reserve(room);
+    results_.reserve(room);
+    by_id_.reserve(room);
+  }
 
   static bool is_xml(const std::string& file, std::string_view bytes) {
     if (file.ends_with(".xml")) return true;
@@ -372,22 +399,39 @@ class Importer {
     ended_ = std::max(ended_.value_or(*began), *began + suite.time);
   }
 
-  // The test's own entry, made when it is first named.
-  Test& test_of(const base::TestId& id, const std::string& node_id) {
-    key_.clear();
-    for (const auto* part : {&id.file, &id.class_name, &id.method, &id.variant}) {
-      key_ += *part;
-      key_ += '\0';
+  // The test's own entry, made when it is first named. Valid until the next is made.
+  Test& test_of(base::TestId id, std::string node_id) {
+    const auto hash = hash_of(id);
+    tests_.push_back({std::move(id), std::move(node_id), hash, {}, 0, 0, 0, false});
+    const auto [at, added] = by_id_.insert(tests_.size() - 1);
+    if (!added) tests_.pop_back();
+    return tests_[*at];
+  }
+
+  void add_attempt(Test& test, Verdict verdict, Duration duration) {
+    if (test.attempts++ > 0) test.earlier.push_back(test.last);
+    test.last = results_.size();
+    auto& result = results_.emplace_back();
+    result.attempt = test.attempts;
+    result.duration = duration;
+    set(test.last, std::move(verdict), test);
+    test_of_.push_back(static_cast<std::size_t>(&test - tests_.data()));
+  }
+
+  // All tracebacks together are bounded: a report may hold any number.
+  void set(std::size_t at, Verdict verdict, const Test& test) {
+    details_ += verdict.detail.size();
+    if (details_ > k_details_limit && !verdict.detail.empty()) {
+      verdict.detail = {};
+      left_out_.add(test.node_id);
     }
-    const auto [at, added] = by_id_.emplace(key_, tests_.size());
-    if (added) tests_.push_back({id, node_id, {}, 0, false});
-    return tests_[at->second];
+    put(results_[at], std::move(verdict));
   }
 
   Test& identify(const ReportedName& reported) {
     auto found = identifier_.identify(reported);
-    auto& test = test_of(found.id, found.node_id);
-    if (!test.attempts.empty()) return test;
+    auto& test = test_of(std::move(found.id), std::move(found.node_id));
+    if (test.attempts > 0) return test;
     using How = Identified::How;
     if (found.how == How::inferred) inferred_.add(test.node_id);
     if (found.how == How::unlisted) unlisted_.add(test.node_id);
@@ -398,7 +442,7 @@ class Importer {
     return test;
   }
 
-  void add_case(const JunitCase& reported) {
+  void add_case(JunitCase& reported) {
     const JunitProblem* first = nullptr;
     const JunitProblem* skip = nullptr;
     for (const auto& problem : reported.problems) {
@@ -413,34 +457,34 @@ class Importer {
       return add_broken(file_of(reported), error.type, error.message, first->text);
     }
     if (first == nullptr && skip != nullptr && skip->message == "collection skipped") {
-      const auto file = file_of(reported);
-      test_of({file, "", std::string{k_collection}, "{}"}, file)
-          .attempts.push_back({result_of(classify_skip(*skip), reported.time), true});
-      return;
+      return add_attempt(file_test(file_of(reported)), classify_skip(*skip), reported.time);
     }
-    auto name = ReportedName{reported.file, reported.class_name, reported.name};
-    if (const auto node = property(reported.properties, {"node_id"}); !node.empty()) {
-      name = reported_name(node);
-    }
-    auto& test = identify(name);
+    std::swap(name_.file, reported.file);
+    std::swap(name_.path, reported.class_name);
+    std::swap(name_.name, reported.name);
+    const auto node = property(reported.properties, {"node_id"});
+    auto& test = identify(node.empty() ? name_ : reported_name(node));
     const bool again = test.file == file_;  // in one report
     // One attempt that failed, and then its teardown failed too, stands there twice.
     if (again && first != nullptr && phase_of(first->message).name == "teardown" &&
-        base::is_failure(test.attempts.back().result.outcome)) {
-      auto& detail = test.attempts.back().result.detail;
-      detail = base::to_utf8(detail + "\n\nin teardown: " + first->text, std::size_t{64} << 10);
+        base::is_failure(results_[test.last].outcome)) {
+      auto& detail = results_[test.last].detail;
+      detail = base::to_utf8(detail + "\n\nin teardown: " + first->text, k_detail_limit);
       return;
     }
     // pytest-rerunfailures writes an attempt that it will repeat like one that passed.
-    if (again && test.attempts.back().result.outcome == Outcome::passed) {
-      test.attempts.back().told = false;
-    }
+    if (again && results_[test.last].outcome == Outcome::passed) untold_.insert(test.last);
     auto verdict = first != nullptr  ? classify_problems(reported)
                    : skip != nullptr ? classify_skip(*skip)
                                      : classify({});
-    test.attempts.push_back({result_of(std::move(verdict), reported.time), true});
+    add_attempt(test, std::move(verdict), reported.time);
     test.file = file_;
     test.in_junit = true;
+  }
+
+  // What stands for a file that could not be collected.
+  Test& file_test(const std::string& file) {
+    return test_of({file, "", std::string{k_collection}, "{}"}, file);
   }
 
   std::string file_of(const JunitCase& reported) const {
@@ -451,9 +495,8 @@ class Importer {
 
   void add_broken(const std::string& file, const std::string& type, const std::string& message,
                   const std::string& text) {
-    auto& test = test_of({file, "", std::string{k_collection}, "{}"}, file);
-    test.attempts.push_back(
-        {result_of(classify_collect_error({file, type, message, text}), Duration{0}), true});
+    auto& test = file_test(file);
+    add_attempt(test, classify_collect_error({file, type, message, text}), Duration{0});
     test.in_junit = true;
   }
 
@@ -462,39 +505,43 @@ class Importer {
     for (const auto& broken : log.broken) {
       const auto module = reported_name(broken.node_id.substr(0, broken.node_id.find("::")));
       const auto file = options_.inventory != nullptr ? identifier_.file_of(module) : module.file;
-      const base::TestId id{file, "", std::string{k_collection}, "{}"};
-      if (test_of(id, file).attempts.empty()) {
+      if (file_test(file).attempts == 0) {
         add_broken(file, broken.type, broken.message, broken.text);
       }
     }
-    std::unordered_map<std::size_t, std::size_t> reruns;
+    std::unordered_map<std::size_t, std::size_t> reruns;  // by test
     for (const auto& reported : log.tests) {
       auto& test = identify(reported_name(reported.node_id));
       if (!test.in_junit) {
-        test.attempts.push_back({result_of(classify_log(reported), Duration{0}), true});
+        add_attempt(test, classify_log(reported), Duration{0});
         continue;
       }
-      auto& last = test.attempts.back();
+      const auto& last = results_[test.last];
+      const bool crashed = reported.ended == LogTest::Ended::crashed && !reported.text.empty() &&
+                           last.outcome == Outcome::crashed;
+      const bool xpassed = reported.ended == LogTest::Ended::xpassed &&  // JUnit has no word for it
+                           last.outcome == Outcome::passed;
       if (reported.ended == LogTest::Ended::rerun) {
-        complete_rerun(test, reruns[static_cast<std::size_t>(&test - tests_.data())]++, reported);
-      } else if (reported.ended == LogTest::Ended::crashed && !reported.text.empty() &&
-                 last.result.outcome == Outcome::crashed) {
-        last.result = result_of(classify_log(reported), last.result.duration);
-      } else if (reported.ended == LogTest::Ended::xpassed &&
-                 last.result.outcome == Outcome::passed) {  // JUnit has no word for it
-        last.result = result_of(classify_log(reported), last.result.duration);
+        const auto index = static_cast<std::size_t>(&test - tests_.data());
+        complete_rerun(test, reruns[index]++, classify_log(reported));
+      } else if (crashed || xpassed) {
+        set(test.last, classify_log(reported), test);
       }
     }
   }
 
   // What JUnit says nothing of, or leaves out, and the log has.
-  static void complete_rerun(Test& test, std::size_t number, const LogTest& reported) {
-    auto rerun = Attempt{result_of(classify_log(reported), Duration{0}), true};
-    if (number + 1 < test.attempts.size()) {
-      if (!test.attempts[number].told) test.attempts[number] = std::move(rerun);
-    } else {
-      test.attempts.insert(test.attempts.end() - 1, std::move(rerun));
+  void complete_rerun(Test& test, std::size_t number, Verdict verdict) {
+    if (number < test.earlier.size()) {
+      const auto at = test.earlier[number];
+      if (untold_.erase(at) > 0) set(at, std::move(verdict), test);
+      return;
     }
+    // It comes before the last, which stays the last.
+    const auto last = test.last;
+    add_attempt(test, std::move(verdict), Duration{0});
+    std::swap(results_[last], results_[test.last]);
+    std::swap(results_[last].attempt, results_[test.last].attempt);
   }
 
   void write_header(base::RunHeader& header, base::Time now) const {
@@ -532,7 +579,7 @@ class Importer {
                     "{0} tests could be one of several in the inventory and stay as reported: {1}");
     unlisted_.tell(notes, "{0} tests are not in the inventory and stay as reported: {1}");
     repeated_.tell(notes, "{0} results are of a test that came before: kept as attempts ({1})");
-    untold_.tell(
+    left_silent_.tell(
         notes,
         "{0} results are followed by another of the same test in one JUnit file, which "
         "does not say whether they passed (pytest-rerunfailures writes failed attempts like "
@@ -543,8 +590,12 @@ class Importer {
   const ImportOptions& options_;
   Identifier identifier_;
   std::vector<Test> tests_;
-  std::unordered_map<std::string, std::size_t> by_id_;
-  std::string key_;
+  ReportedName name_;  // of the case that is read
+  std::unordered_set<std::size_t, Hash, Equal> by_id_{0, Hash{&tests_}, Equal{&tests_}};
+  std::vector<base::TestResult> results_;   // without their tests
+  std::vector<std::size_t> test_of_;        // of each result
+  std::unordered_set<std::size_t> untold_;  // results of which no report says how they ended
+  std::size_t details_ = 0;                 // bytes of tracebacks
   std::vector<PytestLog> logs_;
   std::vector<std::pair<std::string, std::string>> properties_;
   std::map<std::string, std::string> facts_;
@@ -554,7 +605,7 @@ class Importer {
   std::string files_;
   std::string digest_;
   std::vector<std::string> notes_;
-  Tally inferred_, unlisted_, ambiguous_, repeated_, untold_, left_out_;
+  Tally inferred_, unlisted_, ambiguous_, repeated_, left_silent_, left_out_;
 };
 
 }  // namespace

@@ -178,14 +178,14 @@ class JunitParser::State {
     if (name == "property") return property(attributes);
     if (name == "testsuites" || name == "properties") return;
     const auto element = problem_element(name);
-    if (case_ && element && case_->problems.size() < k_problems_limit) {
+    if (in_case_ && element && case_.problems.size() < k_problems_limit) {
       JunitProblem problem;
       problem.element = *element;
       for_each(attributes, [&](std::string_view key, const XML_Char* value) {
         if (key == "type") problem.type = value;
         if (key == "message") problem.message = value;
       });
-      case_->problems.push_back(std::move(problem));
+      case_.problems.push_back(std::move(problem));
       inside_ = Inside::problem;
     } else {
       inside_ = Inside::ignored;  // system-out and what else there is, with all that it holds
@@ -194,7 +194,7 @@ class JunitParser::State {
   }
 
   void start_suite(Attributes attributes) {
-    if (case_) return stop("a <testsuite> inside a <testcase>");
+    if (in_case_) return stop("a <testsuite> inside a <testcase>");
     JunitSuite suite;
     for_each(attributes, [&](std::string_view key, const XML_Char* value) {
       if (key == "name") suite.name = value;
@@ -205,19 +205,25 @@ class JunitParser::State {
   }
 
   void start_case(Attributes attributes) {
-    if (case_) return stop("a <testcase> inside a <testcase>");
+    if (in_case_) return stop("a <testcase> inside a <testcase>");
     if (suites_.empty()) return stop("a <testcase> outside a <testsuite>");
-    case_.emplace();
-    case_->line = XML_GetCurrentLineNumber(parser_);
+    in_case_ = true;
+    case_.file.clear();
+    case_.class_name.clear();
+    case_.name.clear();
+    case_.time = Duration{0};
+    case_.problems.clear();
+    case_.properties.clear();
+    case_.line = XML_GetCurrentLineNumber(parser_);
     bool named = false;
     for_each(attributes, [&](std::string_view key, const XML_Char* value) {
       if (key == "name") {
-        case_->name = value;
+        case_.name = value;
         named = true;
       }
-      if (key == "classname") case_->class_name = value;
-      if (key == "file") case_->file = value;
-      if (key == "time") case_->time = read_seconds(value);
+      if (key == "classname") case_.class_name = value;
+      if (key == "file") case_.file = value;
+      if (key == "time") case_.time = read_seconds(value);
     });
     if (!named) stop("a <testcase> without a name");
   }
@@ -228,7 +234,7 @@ class JunitParser::State {
       if (key == "name") property.first = value;
       if (key == "value") property.second = value;
     });
-    auto* properties = case_ ? &case_->properties : nullptr;
+    auto* properties = in_case_ ? &case_.properties : nullptr;
     if (properties == nullptr && !suites_.empty()) properties = &suites_.back().properties;
     if (properties != nullptr && properties->size() < k_properties_limit) {
       properties->push_back(std::move(property));
@@ -240,13 +246,13 @@ class JunitParser::State {
     const auto depth = depth_--;
     if (inside_ != Inside::nothing) {
       if (depth != inside_depth_) return;
-      if (inside_ == Inside::problem) case_->problems.back().text = text_.take();
+      if (inside_ == Inside::problem) case_.problems.back().text = text_.take();
       inside_ = Inside::nothing;
       return;
     }
     if (name == "testcase") {
-      sink_.on_case(*case_);
-      case_.reset();
+      sink_.on_case(case_);
+      in_case_ = false;
     } else if (name == "testsuite") {
       sink_.on_suite(suites_.back());
       suites_.pop_back();
@@ -328,7 +334,8 @@ class JunitParser::State {
   bool began_ = false;  // an element did
   std::size_t depth_ = 0;
   std::vector<JunitSuite> suites_;  // open ones
-  std::optional<JunitCase> case_;
+  JunitCase case_;                  // its strings keep their room
+  bool in_case_ = false;
   Inside inside_ = Inside::nothing;
   std::size_t inside_depth_ = 0;
   Excerpt text_;

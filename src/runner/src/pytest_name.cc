@@ -75,8 +75,21 @@ std::string shorten(std::string text, std::size_t limit) {
 constexpr std::size_t k_case_limit = 256;
 constexpr std::string_view k_instance = ".()";  // of a class, as pytest before 4 names it
 
-Identified as_reported(const ReportedName& reported) {
-  Identified found;
+}  // namespace
+
+// What all tests of one class have in common.
+struct Identifier::Surroundings {
+  std::string path;  // as reported…
+  std::string file;  // …and the file with it
+  std::string id_file;
+  std::string class_name;
+  std::string classes;  // "TestOuter.TestInner": of a class inside a class
+  std::string node_id;  // up to the method
+  How how = How::inferred;
+};
+
+Identifier::Surroundings Identifier::surroundings_of(const ReportedName& reported) {
+  Surroundings found{reported.path, reported.file, {}, {}, {}, {}, How::inferred};
   const auto parts = split(reported.path, ".");
   auto module_parts = parts_of_module(parts);
   if (!reported.file.empty()) {
@@ -92,32 +105,45 @@ Identified as_reported(const ReportedName& reported) {
       }
     }
   }
-  found.id.file = joined(parts, 0, module_parts, '/');
-  const auto classes = joined(parts, module_parts, parts.size(), '.');
-  found.node_id = (found.id.file.empty() ? std::string{"(unknown)"} : found.id.file + ".py");
-  found.id.file = shorten(found.node_id, base::TestId::k_file_limit);
+  const auto module = joined(parts, 0, module_parts, '/');
+  found.node_id = module.empty() ? std::string{"(unknown)"} : module + ".py";
+  found.id_file = shorten(found.node_id, base::TestId::k_file_limit);
+  found.node_id += "::";
   for (auto i = module_parts; i < parts.size(); ++i) {
-    found.node_id += "::";
     found.node_id += parts[i];
+    found.node_id += "::";
   }
-  found.node_id += "::" + reported.name;
   if (module_parts < parts.size()) {
-    found.id.class_name = shorten(std::string{parts.back()}, base::TestId::k_name_limit);
+    found.class_name = shorten(std::string{parts.back()}, base::TestId::k_name_limit);
   }
+  if (module_parts + 1 < parts.size()) {
+    found.classes = joined(parts, module_parts, parts.size(), '.');
+  }
+  return found;
+}
+
+Identified Identifier::as_reported(const ReportedName& reported) const {
+  // Reports go class by class.
+  if (!last_ || last_->path != reported.path || last_->file != reported.file) {
+    last_ = std::make_unique<const Surroundings>(surroundings_of(reported));
+  }
+  Identified found;
+  found.how = last_->how;
+  found.id.file = last_->id_file;
+  found.id.class_name = last_->class_name;
+  found.node_id = last_->node_id + reported.name;
   const auto bracket = reported.name.find('[');
-  found.id.method = shorten(reported.name.substr(0, bracket), base::TestId::k_name_limit);
+  const auto method = reported.name.substr(0, bracket == 0 ? std::string::npos : bracket);
+  found.id.method = shorten(method, base::TestId::k_name_limit);
   found.id.variant = "{}";
-  const bool nested = module_parts + 1 < parts.size();
-  if (bracket != std::string::npos || nested) {
+  if (bracket != std::string::npos || !last_->classes.empty()) {
     // A class inside a class has no place of its own in an identity.
-    const auto name = nested ? classes + "." + reported.name : reported.name;
+    const auto name = last_->classes.empty() ? reported.name : last_->classes + "." + reported.name;
     found.id.variant =
         base::canonical_json(base::json::object{{"case", shorten(name, k_case_limit)}});
   }
   return found;
 }
-
-}  // namespace
 
 ReportedName reported_name(std::string_view node_id) {
   ReportedName reported;
@@ -186,11 +212,11 @@ Identifier::Identifier(const Inventory* inventory)
     : index_{inventory != nullptr ? std::make_unique<Index>(*inventory) : nullptr} {}
 Identifier::~Identifier() = default;
 
-Identified Identifier::identify(const ReportedName& given) const {
-  auto reported = given;
-  for (auto at = reported.path.find(k_instance); at != std::string::npos;
-       at = reported.path.find(k_instance)) {
-    reported.path.erase(at, k_instance.size());
+Identified Identifier::identify(const ReportedName& reported) const {
+  if (const auto at = reported.path.find(k_instance); at != std::string::npos) {
+    auto without = reported;
+    without.path.erase(at, k_instance.size());
+    return identify(without);
   }
   if (!index_) return as_reported(reported);
   const auto found = index_->find(reported);

@@ -55,7 +55,12 @@ class Identifier {
 
  private:
   class Index;
+  struct Surroundings;
+  [[nodiscard]] static Surroundings surroundings_of(const ReportedName& reported);
+  [[nodiscard]] Identified as_reported(const ReportedName& reported) const;
+
   std::unique_ptr<Index> index_;
+  mutable std::unique_ptr<const Surroundings> last_;
 };
 
 }  // namespace crosscheck::runner
