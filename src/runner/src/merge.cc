@@ -59,6 +59,7 @@ std::string config_text(const RunHeader& header) {
 // By content: each job may have checked it out somewhere else.
 std::vector<std::string> config_digests(const RunHeader& header) {
   std::vector<std::string> digests;
+  digests.reserve(header.config.size());
   for (const auto& file : header.config) digests.push_back(file.digest);
   return digests;
 }
@@ -109,6 +110,7 @@ Result<std::vector<MergePart>> once_each(std::vector<MergePart> parts,
   for (const auto& id : twice)
     notes.push_back(fmt::format("run {} is given twice: counted once", id));
   std::vector<MergePart> once;
+  once.reserve(by_run.size());
   for (auto& [id, part] : by_run) once.push_back(std::move(part));
   std::sort(once.begin(), once.end(),
             [](const auto& a, const auto& b) { return time_order(a) < time_order(b); });

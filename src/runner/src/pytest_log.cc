@@ -16,6 +16,7 @@ using Ended = LogTest::Ended;
 
 constexpr std::size_t k_line_limit = std::size_t{64} << 10;  // the rest of a longer one is not read
 constexpr std::size_t k_text_limit = std::size_t{64} << 10;
+constexpr std::size_t k_same_title = 16;
 constexpr int k_segv = 11;
 constexpr int k_abrt = 6;
 constexpr int k_kill = 9;
@@ -84,7 +85,7 @@ bool begins_with_node(std::string_view line) {
   const auto at = line.find(".py::");
   return at != std::string_view::npos && at > 0 && line.front() != ' ' &&
          line.substr(0, at).find_first_of(" \"'()=") == std::string_view::npos &&
-         at + 5 < line.size();
+         at + 5 < line.size() && line[at + 5] != ' ';
 }
 
 // The node id without what follows the first space outside brackets.
@@ -507,7 +508,7 @@ class PytestLogReader::State {
         phase = when;
       }
     }
-    auto* test = titled(name, text);
+    auto* test = titled(std::string{name}, text);
     // The first failure of several is what it failed by.
     if (test == nullptr || !test->text.empty() || test->ended == Ended::passed) return;
     if (test->ended == Ended::crashed || test->ended == Ended::timed_out) return;
@@ -519,23 +520,35 @@ class PytestLogReader::State {
   }
 
   // The test of this session that a section is about, if that can be told.
-  LogTest* titled(std::string_view name, std::string_view text) {
-    const auto find = [&](std::string_view wanted) {
-      LogTest* found = nullptr;
-      const auto at = by_title_.find(std::string{wanted});
-      if (at == by_title_.end()) return found;
-      for (const auto i : at->second) {
-        auto& test = tests()[i];
-        if (test.ended == Ended::passed) continue;
-        const auto file = std::string_view{test.node_id}.substr(0, test.node_id.find("::"));
-        // One name in two files: the traceback names its own.
-        if (found == nullptr || contains(text, std::string{file} + ":")) found = &test;
-      }
-      return found;
-    };
-    if (auto* test = find(name)) return test;
+  LogTest* titled(const std::string& name, std::string_view text) {
+    if (auto* test = titled_exactly(name, text)) return test;
     // A subtest's: "TestX.test_y (i=1)", "TestX.test_y [message] (i=1)".
-    return find(name.substr(0, name.find(' ')));
+    return titled_exactly(name.substr(0, name.find(' ')), text);
+  }
+
+  LogTest* titled_exactly(const std::string& title, std::string_view text) {
+    const auto at = by_title_.find(title);
+    if (at == by_title_.end()) return nullptr;
+    LogTest* found = nullptr;
+    if (at->second.size() <= k_same_title) {
+      std::size_t not_passed = 0;
+      for (const auto i : at->second) {
+        if (tests()[i].ended == Ended::passed) continue;
+        ++not_passed;
+        found = &tests()[i];
+      }
+      if (not_passed <= 1) return found;
+    }
+    // One name in several files: the traceback names its own.
+    found = nullptr;
+    for_each_line(text, [&](std::string_view line) {
+      if (found != nullptr) return;
+      const auto colon = line.find(".py:");
+      if (colon == std::string_view::npos) return;
+      const auto named = by_place_.find(title + '\n' + std::string{line.substr(0, colon + 3)});
+      if (named != by_place_.end()) found = &tests()[named->second];
+    });
+    return found;
   }
 
   // "FAILED test_x.py::test_y - AssertionError: …"
@@ -634,7 +647,9 @@ class PytestLogReader::State {
     LogTest test;
     test.line = number_;
     test.node_id = node;
-    by_title_[title_of(node)].push_back(tests().size());
+    const auto title = title_of(node);
+    by_title_[title].push_back(tests().size());
+    by_place_[title + '\n' + std::string{node.substr(0, node.find("::"))}] = tests().size();
     tests().push_back(std::move(test));
     return tests().back();
   }
@@ -666,6 +681,7 @@ class PytestLogReader::State {
     }
     session_begin_ = tests().size();
     by_title_.clear();
+    by_place_.clear();
     part_ = Part::running;
     in_session_ = ended_ = dumping_ = timing_out_ = false;
     current_.reset();
@@ -700,6 +716,7 @@ class PytestLogReader::State {
   std::size_t session_begin_ = 0;                                       // index of its first test
   std::unordered_map<std::string, std::size_t> by_node_;                // latest attempt
   std::unordered_map<std::string, std::vector<std::size_t>> by_title_;  // of this session
+  std::unordered_map<std::string, std::size_t> by_place_;               // by title and file
   std::optional<std::size_t> current_;  // the test whose name was printed last, without xdist
   std::vector<Dump> dumps_;             // of this session
   bool dumping_ = false;

@@ -134,7 +134,7 @@ Identified Identifier::as_reported(const ReportedName& reported) const {
   found.node_id = last_->node_id + reported.name;
   const auto bracket = reported.name.find('[');
   const auto method = reported.name.substr(0, bracket == 0 ? std::string::npos : bracket);
-  found.id.method = shorten(method, base::TestId::k_name_limit);
+  found.id.method = method.empty() ? "(unnamed)" : shorten(method, base::TestId::k_name_limit);
   found.id.variant = "{}";
   if (bracket != std::string::npos || !last_->classes.empty()) {
     // A class inside a class has no place of its own in an identity.

@@ -303,6 +303,7 @@ TEST_F(ImportTest, WithoutAnInventoryNamesSayWhatTheySay) {
   EXPECT_EQ(id(R"(classname="test_x.TestX" file="/src/checkout/test_x.py" name="test_a")"),
             "test_x.py::TestX::test_a");
   EXPECT_EQ(id(R"(classname="" name="test_a")"), "(unknown)::test_a");
+  EXPECT_EQ(id(R"(classname="test_x" name="")"), "test_x.py::(unnamed)");
 }
 
 TEST_F(ImportTest, TheRunSaysWhereItIsFrom) {
