@@ -8,7 +8,9 @@
 #include <set>
 
 #include "command.h"
+#include "config_files.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/config/govern.h"
 #include "crosscheck/runner/run.h"
 #include "crosscheck/runner/shard.h"
 #include "crosscheck/runner/times.h"
@@ -34,6 +36,7 @@ struct Options {
   SelectionOptions selection;
   std::size_t shards = 0;
   Emit emit = Emit::text;
+  std::vector<std::string> configs;
   std::string backend;
   bool no_store = false;
 };
@@ -46,7 +49,8 @@ struct Plan {
   };
   std::vector<Part> parts;
   std::size_t tests = 0;
-  std::size_t timed = 0;  // of the tests: with a recorded time
+  std::size_t timed = 0;     // of the tests: with a recorded time
+  std::size_t left_out = 0;  // likewise: that the configuration does not run
   std::string selection;
   base::Combination combination;
 };
@@ -63,6 +67,26 @@ base::Result<runner::KnownTimes> times_of(const Globals& globals,
   }
   if (!store) return tl::unexpected(store.error());
   return runner::known_times(**store, combination);
+}
+
+// What the configuration does not run takes no time; it stays in the selection, and is reported.
+base::Result<std::size_t> spare_left_out(const Options& options,
+                                         const std::vector<std::size_t>& selected,
+                                         std::vector<Duration>& expected) {
+  if (options.configs.empty()) return 0;
+  const auto config = load_configs(options.configs);
+  if (!config) return tl::unexpected(config.error());
+  const auto suite = read_suite(options.selection.inventory, {});
+  if (!suite) return tl::unexpected(suite.error());
+  const config::Governor governor{*config, suite->circumstances};
+  const auto rulings = governor.rule(suite->collected.tests);
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < selected.size(); ++i) {
+    if (rulings[selected[i]].mode != config::Mode::skip) continue;
+    expected[i] = Duration{0};
+    ++left_out;
+  }
+  return left_out;
 }
 
 base::Result<Plan> make_plan(const Globals& globals, Options& options) {
@@ -107,7 +131,10 @@ base::Result<Plan> make_plan(const Globals& globals, Options& options) {
     times = std::move(*known);
   }
   const runner::PlanOptions defaults;
-  const auto expected = runner::expected_times(tests, *selected, times, defaults);
+  auto expected = runner::expected_times(tests, *selected, times, defaults);
+  const auto left_out = spare_left_out(options, *selected, expected);
+  if (!left_out) return tl::unexpected(left_out.error());
+  plan.left_out = *left_out;
   for (const auto i : *selected) plan.timed += times.count(tests[i].id);
   // No job for nothing.
   const auto count = std::min(options.shards, selected->size());
@@ -141,6 +168,7 @@ json::object to_json(const Plan& plan) {
   return {{"shards", std::move(shards)},
           {"tests", plan.tests},
           {"tests_with_recorded_time", plan.timed},
+          {"tests_left_out", plan.left_out},
           {"selection", plan.selection},
           {"combination", std::move(combination)}};
 }
@@ -164,7 +192,11 @@ std::string to_text(const Plan& plan) {
     text += fmt::format("{}  {} tests of {} file{}, about {}\n", to_string(part.shard), range,
                         part.files, part.files == 1 ? "" : "s", base::to_human(part.expected));
   }
-  return text + fmt::format("{} tests, {} of them with a recorded time\n", plan.tests, plan.timed);
+  text += fmt::format("{} tests, {} of them with a recorded time", plan.tests, plan.timed);
+  if (plan.left_out > 0) {
+    text += fmt::format(", {} that the configuration does not run", plan.left_out);
+  }
+  return text + "\n";
 }
 
 base::Result<base::ExitCode> run_plan(const Globals& globals, Options& options) {
@@ -211,6 +243,10 @@ const Registration k_registration{
                        "json, or github-matrix: one line for a workflow's fromJSON; default: text")
           ->transform(CLI::CheckedTransformer(std::map<std::string, Emit>{
               {"json", Emit::json}, {"github-matrix", Emit::github_matrix}}));
+      command
+          ->add_option("--config", options.configs,
+                       "Test configuration that the jobs will run on: what it skips takes no time")
+          ->needs(command->get_option("--inventory"));
       command->add_option("--backend", options.backend,
                           "Whose recorded times count; default: the device's name");
       command->add_flag("--no-store", options.no_store, "Look up no recorded times");

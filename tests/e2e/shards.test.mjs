@@ -134,6 +134,31 @@ test('recorded times are what shards are balanced by', (t) => {
   assert.equal(plan(folder, ['--shards', '2', '--db', db]).json.tests_with_recorded_time, 0);
 });
 
+test('what a configuration does not run takes no time, and stays in the plan', (t) => {
+  const folder = temporaryFolder(t);
+  const config = write(
+    folder,
+    'tests.yaml',
+    `test_suite_config:
+  files:
+  - path: \${TORCH_ROOT}/test/test_0.py
+    unlisted_test_mode: mandatory_success
+    tests: []
+  - path: \${TORCH_ROOT}/test/test_1.py
+    unlisted_test_mode: skip
+    tests:
+    - names: [TestX::test_020]
+`,
+  );
+  const {json} = plan(folder, ['--shards', '3', '--no-store', '--config', config]);
+  assert.equal(json.tests_left_out, TOTAL - TESTS - 1);
+  assert.equal(range(json.shards.at(-1))[1], TOTAL);
+  // 20 tests of one file and one of another, 50 ms each, and two files to import.
+  const expected = json.shards.map((shard) => shard.expected_seconds);
+  assert.ok(Math.max(...expected) < 7, `${expected}`);
+  plan(folder, ['--shards', '2', '--no-store', '--config', 'missing.yaml'], {code: 3});
+});
+
 test('a matrix is what GitHub takes', (t) => {
   const folder = temporaryFolder(t);
   const emitted = (shards, options) =>
