@@ -221,6 +221,14 @@ class Tally {
   std::string examples_;
 };
 
+// "2.13.0" and "2.13.0+cpu" may be one; what is no version may be any.
+bool may_be_one_version(std::string_view a, std::string_view b) {
+  const auto number = [](std::string_view text) {
+    return text.substr(0, text.find_first_not_of("0123456789."));
+  };
+  return number(a).empty() || number(b).empty() || number(a) == number(b);
+}
+
 class Importer {
  public:
   explicit Importer(const ImportOptions& options)
@@ -289,6 +297,15 @@ class Importer {
                   "import the files in several runs");
     }
     write_header(imported.run.header, now);
+    const auto& torch = imported.run.header.combination.core_revision;
+    if (options_.inventory != nullptr &&
+        !may_be_one_version(torch, options_.inventory->environment.torch)) {
+      return fail(Fault::environment,
+                  fmt::format("the tests were run with torch {}, and the inventory was collected "
+                              "with torch {}",
+                              torch, options_.inventory->environment.torch),
+                  "collect an inventory with the torch that was run");
+    }
     tell(imported.notes);
     return imported;
   }

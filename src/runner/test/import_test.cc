@@ -275,6 +275,19 @@ TEST_F(ImportTest, NamesAreMatchedAgainstAnInventory) {
   EXPECT_THAT(notes,
               Contains(AllOf(HasSubstr("1 tests could be one of several"),
                              HasSubstr("dynamo/test_misc.py::MiscTests::test_a or export"))));
+  // Of another torch the names may be other tests'.
+  inventory.environment.torch = "2.12.1+cpu";
+  const auto one = file("v.xml", junit(test_case("test_a")));
+  for (const auto* torch : {"2.12.1", "2.12.1+cu130", "2.12.1 (abc)", "unknown", "main"}) {
+    options.combination.core_revision = torch;
+    EXPECT_TRUE(import_runs({one}, options, k_now)) << torch;
+  }
+  options.combination.core_revision = "2.13.0";
+  const auto refused = import_runs({one}, options, k_now);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(exit_code(refused.error().fault), base::ExitCode::environment);
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("2.13.0"), HasSubstr("2.12.1+cpu")));
+  options.combination.core_revision.clear();
   // A longer name that ends alike is another test's.
   const auto [unlisted, more] = matched("my_test_ops.TestCommonCPU", "test_dtypes_add_cpu_float32");
   EXPECT_EQ(unlisted.id.class_name, "TestCommonCPU");
