@@ -442,6 +442,7 @@ class Importer {
       verdict.detail = {};
       left_out_.add(test.node_id);
     }
+    verdict.detail.shrink_to_fit();  // it grew bit by bit, up to twice its size
     put(results_[at], std::move(verdict));
   }
 
