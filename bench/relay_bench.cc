@@ -25,6 +25,7 @@
 #include "crosscheck/base/time.h"
 #include "crosscheck/github/jwt.h"
 #include "crosscheck/github/webhook.h"
+#include "figures.h"
 #include "github_double.h"
 #include "load.h"
 
@@ -51,26 +52,6 @@ struct Options {
   double scale = 1.0;            // of the number of requests
   bool check = false;
 };
-
-[[noreturn]] void give_up(const std::string& what) { throw std::runtime_error{what}; }
-
-template <class T>
-T need(base::Result<T> result) {
-  if (!result) give_up(base::to_string(result.error()));
-  return *std::move(result);
-}
-
-void need(const base::Result<void>& result) {
-  if (!result) give_up(base::to_string(result.error()));
-}
-
-// An integer behind `name` in a file of /proc, such as "VmRSS:", which is in kB.
-double proc_mb(pid_t pid, std::string_view name) {
-  const std::string text = need(base::read_file(fmt::format("/proc/{}/status", pid)));
-  const auto at = text.find(name);
-  if (at == std::string::npos) give_up("no " + std::string{name} + " in /proc");
-  return std::strtod(text.c_str() + at + name.size(), nullptr) / 1024;
-}
 
 microseconds cpu_of(pid_t pid) {
   const std::string text = need(base::read_file(fmt::format("/proc/{}/stat", pid)));
@@ -296,18 +277,6 @@ std::vector<microseconds> measure_fsync(const fs::path& folder) {
   return samples;
 }
 
-struct Figure {
-  std::string name;
-  std::string unit;
-  double ours = 0;
-  std::optional<double> wanted = {};  // at most, or at least
-  bool at_least = false;
-  std::string theirs = {};  // PyTorch's relay, as measured on such a machine
-  [[nodiscard]] bool holds() const {
-    return !wanted || (at_least ? ours >= *wanted : ours <= *wanted);
-  }
-};
-
 class Bench {
  public:
   explicit Bench(Options options) : options_{std::move(options)}, payloads_{options_.examples} {
@@ -348,19 +317,18 @@ class Bench {
       reports(relay, "SQLite", 3000);
       add({.name = "memory under load, peak",
            .unit = "MB",
-           .ours = proc_mb(relay.pid(), "VmHWM:"),
+           .ours = proc_mb(std::to_string(relay.pid()), "VmHWM:"),
            .wanted = 60,
            .theirs = ""});
       relay.stop();
     }
     spread();
     if (!options_.postgresql.empty()) postgresql();
-    print();
-    if (!options_.out.empty()) save();
-    for (const Figure& figure : figures_) {
-      if (options_.check && !figure.holds()) return 1;
-    }
-    return 0;
+    figures_.print();
+    if (!options_.out.empty())
+      figures_.save(options_.out, {{"repositories", k_repositories},
+                                   {"body_bytes", static_cast<std::int64_t>(k_body_bytes)}});
+    return options_.check && !figures_.hold() ? 1 : 0;
   }
 
  private:
@@ -371,10 +339,7 @@ class Bench {
   [[nodiscard]] int scaled(int count) const {
     return std::max(k_repositories, static_cast<int>(count * options_.scale));
   }
-  void add(Figure figure) {
-    std::fprintf(stderr, "%s: %.3g %s\n", figure.name.c_str(), figure.ours, figure.unit.c_str());
-    figures_.push_back(std::move(figure));
-  }
+  void add(Figure figure) { figures_.add(std::move(figure)); }
 
   void start() {
     std::vector<microseconds> took;
@@ -384,7 +349,7 @@ class Bench {
       took.push_back(relay.start_time());
       if (i == 9) {
         std::this_thread::sleep_for(1s);
-        memory = proc_mb(relay.pid(), "VmRSS:");
+        memory = proc_mb(std::to_string(relay.pid()), "VmRSS:");
       }
       relay.stop();
     }
@@ -552,46 +517,12 @@ class Bench {
     }
   }
 
-  void print() const {
-    fmt::print("\n{:<56} {:>10} {:>12} {:>20}\n", "figure", "ours", "wanted", "PyTorch's relay");
-    for (const Figure& f : figures_) {
-      const std::string wanted =
-          f.wanted ? fmt::format("{} {:.4g}", f.at_least ? "≥" : "≤", *f.wanted) : "";
-      fmt::print("{:<56} {:>10} {:>12} {:>20}{}\n", f.name,
-                 fmt::format("{:.3g} {}", f.ours, f.unit), wanted, f.theirs,
-                 f.holds() ? "" : "  missed");
-    }
-  }
-
-  void save() const {
-    json::array list;
-    for (const Figure& f : figures_) {
-      json::object figure{{"name", f.name}, {"unit", f.unit}, {"ours", f.ours}};
-      if (f.wanted) {
-        figure[f.at_least ? "at_least" : "at_most"] = *f.wanted;
-        figure["holds"] = f.holds();
-      }
-      if (!f.theirs.empty()) figure["pytorch_relay"] = f.theirs;
-      list.push_back(std::move(figure));
-    }
-    const json::object all{
-        {"format", "crosscheck-bench"},
-        {"schema", 1},
-        {"date",
-         base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(base::SystemClock{}.now()))},
-        {"cores", static_cast<std::int64_t>(std::thread::hardware_concurrency())},
-        {"repositories", k_repositories},
-        {"body_bytes", static_cast<std::int64_t>(k_body_bytes)},
-        {"figures", std::move(list)}};
-    need(base::write_file_atomically(options_.out, base::pretty_json(all) + "\n"));
-  }
-
   const Options options_;
   Payloads payloads_;
   const github::SigningKey issuer_key_ = github::SigningKey::generate();
   GithubDouble github_{json::serialize(json::object{{"keys", {issuer_key_.public_jwk()}}})};
   fs::path folder_;
-  std::vector<Figure> figures_;
+  Figures figures_;
 };
 
 }  // namespace

@@ -143,10 +143,11 @@ class SuiteCheck {
         if (at != of_file.exact.end()) unused_.erase(at->second);
       };
       if (!of_file.exact.empty()) {
-        for (const std::string* method : {&test.id.method, &test.collected_method}) {
-          seen(*method);
-          seen(qualified(test.id.class_name, *method));
-          seen(qualified(test.collected_class, *method));
+        for (const std::string_view method :
+             {std::string_view{test.id.method}, test.collected_method()}) {
+          seen(std::string{method});
+          seen(qualified(test.id.class_name, method));
+          seen(qualified(test.collected_class(), method));
         }
       }
       std::erase_if(of_file.patterns, [&](const Name* pattern) {
@@ -286,9 +287,11 @@ std::vector<Finding> check_operators(const Config& config, std::string_view list
   for (const Item& item : config.global.ops) check_item(item);
   for (const FileEntry& file : config.files) {
     for (const Entry& entry : file.entries) {
-      for (const Item& item : entry.edits.include_ops)
-        if (!item.has_inputs) check_item(item);
-      for (const Item& item : entry.edits.exclude_ops) check_item(item);
+      if (entry.edits) {
+        for (const Item& item : entry.edits->include_ops)
+          if (!item.has_inputs) check_item(item);
+        for (const Item& item : entry.edits->exclude_ops) check_item(item);
+      }
       if (!entry.rationale || entry.rationale->operators.empty()) continue;
       for (const Node name : entry.node.find("rationale").find("operators").children()) check(name);
     }

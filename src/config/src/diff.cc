@@ -28,7 +28,7 @@ std::map<Key, std::vector<Listed>> listed(const Config& config) {
     for (const Entry& entry : file.entries)
       for (const Name& name : entry.names)
         all[{file.path, name.text(), entry.when.is_always() ? "" : to_string(entry.when)}]
-            .push_back({{Basis::listed, entry.mode, reason_of(entry)}, entry.edits.node});
+            .push_back({{Basis::listed, entry.mode, reason_of(entry)}, edits_node(entry)});
   return all;
 }
 

@@ -207,14 +207,15 @@ class Builder {
     stored.special = data.anchor != nullptr || data.tag != nullptr;
     const std::string_view value{reinterpret_cast<const char*>(data.value), data.length};
     const std::size_t skip = style == Node::Style::quoted ? 1 : 0;
-    stored.length = static_cast<std::uint32_t>(value.size());
-    if (!stored.special && stored.begin + skip + value.size() + skip == stored.end &&
-        std::string_view{document_.source_}.substr(stored.begin + skip, value.size()) == value) {
-      stored.text = static_cast<std::uint32_t>(stored.begin + skip);
-    } else {
-      stored.decoded = true;
-      stored.text = static_cast<std::uint32_t>(document_.decoded_.size());
-      document_.decoded_ += value;
+    const bool as_written =
+        !stored.special && stored.begin + skip + value.size() + skip == stored.end &&
+        std::string_view{document_.source_}.substr(stored.begin + skip, value.size()) == value;
+    if (!as_written) {
+      stored.decoded =
+          static_cast<std::uint32_t>(document_.decoded_.size()) & Document::k_as_written;
+      document_.decoded_.push_back({static_cast<std::uint32_t>(document_.decoded_text_.size()),
+                                    static_cast<std::uint32_t>(value.size())});
+      document_.decoded_text_ += value;
     }
     return add(node);
   }
@@ -247,7 +248,11 @@ class Builder {
     if (stack_.empty()) return true;
     auto& nodes = document_.nodes_;
     Open& top = stack_.back();
-    (top.last == Document::k_none ? nodes[top.node].first : nodes[top.last].next) = node;
+    if (top.last == Document::k_none) {
+      nodes[top.node].has_children = true;
+    } else {
+      nodes[top.last].next = node;
+    }
     top.last = node;
     if (nodes[top.node].kind != Node::Kind::mapping) return true;
     if (top.key != Document::k_none) {
@@ -266,7 +271,7 @@ class Builder {
     const std::string_view key = Node{document_, node}.text();
     std::uint32_t earlier = Document::k_none;
     if (++top.keys <= k_few) {
-      for (std::uint32_t at = document_.nodes_[top.node].first; at != node;) {
+      for (std::uint32_t at = top.node + 1; at != node;) {
         if (Node{document_, at}.text() == key) {
           earlier = at;
           break;
@@ -285,7 +290,7 @@ class Builder {
                          {document_.place(document_.nodes_[earlier].begin)}});
   }
   void fill(Open& top, std::uint32_t until) {
-    for (std::uint32_t at = document_.nodes_[top.node].first; at != until;) {
+    for (std::uint32_t at = top.node + 1; at != until;) {
       top.seen.emplace(Node{document_, at}.text(), at);
       at = document_.nodes_[document_.nodes_[at].next].next;
     }
@@ -315,8 +320,14 @@ bool Node::is_null() const {
 
 std::string_view Node::text() const {
   const auto& stored = document_->nodes_[index_];
-  return std::string_view{stored.decoded ? document_->decoded_ : document_->source_}.substr(
-      stored.text, stored.length);
+  if (stored.kind != Kind::text) return {};
+  if (stored.decoded != Document::k_as_written) {
+    const auto& decoded = document_->decoded_[stored.decoded];
+    return std::string_view{document_->decoded_text_}.substr(decoded.begin, decoded.length);
+  }
+  const std::uint32_t quote = stored.style == Style::quoted ? 1 : 0;
+  return std::string_view{document_->source_}.substr(stored.begin + quote,
+                                                     stored.end - stored.begin - 2 * quote);
 }
 
 std::string_view Node::source() const {
@@ -324,8 +335,7 @@ std::string_view Node::source() const {
 }
 
 Node Node::first() const {
-  const std::uint32_t child = document_->nodes_[index_].first;
-  return child == Document::k_none ? Node{} : Node{*document_, child};
+  return document_->nodes_[index_].has_children ? Node{*document_, index_ + 1} : Node{};
 }
 Node Node::next() const {
   const std::uint32_t sibling = document_->nodes_[index_].next;
@@ -360,7 +370,7 @@ std::shared_ptr<const Document> Document::parse(std::string name, std::string te
   document->line_starts_ = find_line_starts(document->source_);
   document->nodes_.reserve(document->source_.size() / 12);
   // At most three bytes come out of two (`\\L`): what is a view of it while it grows stays one.
-  document->decoded_.reserve(2 * document->source_.size());
+  document->decoded_text_.reserve(2 * document->source_.size());
   if (!Builder{*document, findings}.run()) return nullptr;
   return document;
 }

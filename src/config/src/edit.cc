@@ -537,7 +537,10 @@ Result<std::string> Editor::apply() {
   std::stable_sort(splices_.begin(), splices_.end(), [](const Splice& a, const Splice& b) {
     return std::pair{a.offset, a.removed != 0} < std::pair{b.offset, b.removed != 0};
   });
+  std::size_t size = source().size();
+  for (const Splice& splice : splices_) size += splice.inserted.size();
   std::string text;
+  text.reserve(size);  // a large file need not stand twice in memory while its text grows
   std::size_t at = 0;
   for (const Splice& splice : splices_) {
     if (splice.offset < at)

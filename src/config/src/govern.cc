@@ -115,15 +115,11 @@ Uses most_specific(const Uses& uses) {
 
 CollectedTest collected_test(base::TestId id, std::string_view node) {
   CollectedTest test;
-  if (const auto method = node.rfind("::"); method != std::string_view::npos) {
-    // Parameters in brackets are pytest's own, and may hold anything: the name ends before them.
-    const auto bracket = node.find('[');
-    const std::string_view plain = node.substr(0, bracket);
-    const auto last = plain.rfind("::");
-    test.collected_method = plain.substr(last + 2);
-    const auto before = plain.rfind("::", last == 0 ? 0 : last - 1);
-    if (before != std::string_view::npos && before != last)
-      test.collected_class = plain.substr(before + 2, last - before - 2);
+  // Parameters in brackets are pytest's own, and may hold anything: the name ends before them.
+  const std::string_view plain = node.substr(0, node.find('['));
+  if (const auto last = plain.rfind("::"); last != std::string_view::npos) {
+    const auto before = last == 0 ? std::string_view::npos : plain.rfind("::", last - 1);
+    test.collected = plain.substr((before == std::string_view::npos ? last : before) + 2);
   }
   if (const auto variant = base::parse_json(id.variant.empty() ? "{}" : id.variant, "variant");
       variant && variant->is_object()) {
@@ -137,6 +133,15 @@ CollectedTest collected_test(base::TestId id, std::string_view node) {
   }
   test.id = std::move(id);
   return test;
+}
+
+std::string_view CollectedTest::collected_class() const {
+  const auto colons = collected.rfind("::");
+  return std::string_view{collected}.substr(0, colons == std::string::npos ? 0 : colons);
+}
+std::string_view CollectedTest::collected_method() const {
+  const auto colons = collected.rfind("::");
+  return std::string_view{collected}.substr(colons == std::string::npos ? 0 : colons + 2);
 }
 
 std::string_view to_string(Basis basis) {
@@ -168,10 +173,11 @@ std::string_view to_string(Basis basis) {
 }
 
 bool names(const Name& name, const CollectedTest& test) {
+  const std::string_view class_name = test.collected_class();
+  const std::string_view method = test.collected_method();
   return name.matches(test.id.class_name, test.id.method) ||
-         name.matches(test.id.class_name, test.collected_method) ||
-         name.matches(test.collected_class, test.collected_method) ||
-         name.matches(test.collected_class, test.id.method);
+         name.matches(test.id.class_name, method) || name.matches(class_name, method) ||
+         name.matches(class_name, test.id.method);
 }
 
 std::string_view to_string(Candidate::Fate fate) {
@@ -225,9 +231,9 @@ struct Governor::Index {
     };
     if (!file.exact.empty()) {
       for (const std::string_view method :
-           {std::string_view{test.collected_method}, std::string_view{test.id.method}}) {
+           {test.collected_method(), std::string_view{test.id.method}}) {
         for (const std::string_view class_name :
-             {std::string_view{test.collected_class}, std::string_view{test.id.class_name}}) {
+             {test.collected_class(), std::string_view{test.id.class_name}}) {
           if (class_name.empty()) continue;
           if (const Uses* uses = exact(class_name, method)) return most_specific(*uses);
         }
@@ -278,8 +284,13 @@ struct Governor::Index {
                                     forced(find_dtype(edits.include_dtypes, test.dtype))));
   }
 
+  static const Edits& edits_of(const Entry& entry) {
+    static const Edits k_none;
+    return entry.edits ? *entry.edits : k_none;
+  }
+
   [[nodiscard]] Ruling rule(const File& file, const Uses& uses, const CollectedTest& test) const {
-    static const Edits k_no_edits;
+    static const Entry k_no_entry;
     Ruling ruling;
     ruling.file = file.entry;
     if (uses.empty()) {
@@ -299,12 +310,12 @@ struct Governor::Index {
       }
     }
     // Of entries that agree, each adds variants: one that takes the variant suffices.
-    const Edits* edits = uses.empty() ? &k_no_edits : &uses.front().entry->edits;
+    const Edits* edits = &edits_of(uses.empty() ? k_no_entry : *uses.front().entry);
     Basis restricted = restriction(*edits, test);
     for (std::size_t i = 1; i < uses.size() && restricted != Basis::listed; ++i) {
-      if (restriction(uses[i].entry->edits, test) != Basis::listed) continue;
+      if (restriction(edits_of(*uses[i].entry), test) != Basis::listed) continue;
       restricted = Basis::listed;
-      edits = &uses[i].entry->edits;
+      edits = &edits_of(*uses[i].entry);
       ruling.entry = uses[i].entry;
       ruling.name = uses[i].name;
     }

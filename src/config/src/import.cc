@@ -52,9 +52,11 @@ std::string qualified_name(std::string_view key) {
 std::unordered_map<std::string, std::set<std::string>> files_by_name(const CollectedSuite& suite) {
   std::unordered_map<std::string, std::set<std::string>> files;
   for (const CollectedTest& test : suite.tests) {
-    for (const std::string* class_name : {&test.id.class_name, &test.collected_class})
-      for (const std::string* method : {&test.id.method, &test.collected_method})
-        files[*class_name + "::" + *method].insert(test.id.file);
+    for (const std::string_view class_name :
+         {std::string_view{test.id.class_name}, test.collected_class()})
+      for (const std::string_view method :
+           {std::string_view{test.id.method}, test.collected_method()})
+        files[fmt::format("{}::{}", class_name, method)].insert(test.id.file);
   }
   return files;
 }

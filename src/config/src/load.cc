@@ -43,6 +43,12 @@ void each(Node list, Use use) {
   }
 }
 
+std::size_t count(Node list) {
+  std::size_t items = 0;
+  for (Node at = list.first(); at; at = at.next()) ++items;
+  return items;
+}
+
 std::vector<std::string> texts(Node list) {
   std::vector<std::string> all;
   each(list, [&](Node item) {
@@ -106,6 +112,7 @@ class Reader {
     if (const auto mode = parse_mode(text_of(entry.unlisted_node))) entry.unlisted = *mode;
     each(node.find("labels"), [&](Node label) { entry.labels.push_back(text_of(label)); });
     if (const Node tests = node.find("tests"); tests && tests.is(Node::Kind::sequence)) {
+      entry.entries.reserve(count(tests));
       for (const Node test : tests.children())
         if (test.is(Node::Kind::mapping)) entry.entries.push_back(test_entry(test));
     }
@@ -129,7 +136,9 @@ class Reader {
     entry.node = node;
     const Node mode = node.find("mode");
     if (const auto parsed = parse_mode(text_of(mode))) entry.mode = *parsed;
-    each(node.find("names"), [&](Node name) {
+    const Node names = node.find("names");
+    entry.names.reserve(names && names.is(Node::Kind::sequence) ? count(names) : 1);
+    each(names, [&](Node name) {
       if (auto parsed = read_name(name)) entry.names.push_back(std::move(*parsed));
     });
     if (const Node when = node.find("when")) entry.when = read_when(when);
@@ -137,7 +146,7 @@ class Reader {
         rationale && rationale.is(Node::Kind::mapping))
       read_rationale(rationale, mode, entry);
     if (const Node edits = node.find("edits"); edits && edits.is(Node::Kind::mapping))
-      entry.edits = read_edits(edits);
+      entry.edits = std::make_shared<const Edits>(read_edits(edits));
     return entry;
   }
 
@@ -166,18 +175,16 @@ class Reader {
         return refuse(fmt::format("no test can be called '{}'", text), std::string{k_form});
       return name;
     }
-    const auto compiled = [&](std::string_view half, std::optional<Pattern>& into) {
-      auto pattern = Pattern::compile(half);
-      if (pattern) {
-        into = std::move(*pattern);
-        return true;
-      }
-      refuse(pattern.error().message, pattern.error().remedy);
-      return false;
-    };
-    if (colons != std::string_view::npos && !compiled(name.class_name, name.class_pattern))
-      return std::nullopt;
-    if (!compiled(name.method, name.method_pattern)) return std::nullopt;
+    auto patterns = std::make_shared<Name::Patterns>();
+    if (colons != std::string_view::npos) {
+      auto of_class = Pattern::compile(name.class_name);
+      if (!of_class) return refuse(of_class.error().message, of_class.error().remedy);
+      patterns->of_class = std::move(*of_class);
+    }
+    auto of_method = Pattern::compile(name.method);
+    if (!of_method) return refuse(of_method.error().message, of_method.error().remedy);
+    patterns->of_method = std::move(*of_method);
+    name.patterns = std::move(patterns);
     return name;
   }
 
@@ -221,7 +228,9 @@ class Reader {
       for (Node key = mismatch.first(); key; key = key.next().next())
         rationale.mismatch.emplace_back(key.text(), text_of(key.next()));
     }
-    each(node.find("evidence"), [&](Node item) {
+    const Node evidence = node.find("evidence");
+    if (evidence && evidence.is(Node::Kind::sequence)) rationale.evidence.reserve(count(evidence));
+    each(evidence, [&](Node item) {
       rationale.evidence.push_back(
           {std::string{text_of(item.find("kind"))}, std::string{text_of(item.find("ref"))}});
     });
@@ -480,7 +489,7 @@ class Joiner {
         return true;
       }
       // With other edits, each adds variants of its own.
-      if (!same_value(a.entry->edits.node, b.entry->edits.node)) return false;
+      if (!same_value(edits_node(*a.entry), edits_node(*b.entry))) return false;
       if (a.entry->rationale && b.entry->rationale &&
           a.entry->rationale->reason != b.entry->rationale->reason) {
         add(FindingKind::contradiction, b.name->node,

@@ -140,7 +140,7 @@ std::unordered_set<const Name*> repeated(const Config& config) {
         auto& kept = uses[name.text()];
         const auto same = std::find_if(kept.begin(), kept.end(), [&](const Use& use) {
           return use.entry->when == entry.when &&
-                 same_value(use.entry->edits.node, entry.edits.node);
+                 same_value(edits_node(*use.entry), edits_node(entry));
         });
         if (same == kept.end()) {
           kept.push_back({&entry, &name});

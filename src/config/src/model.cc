@@ -121,8 +121,8 @@ bool Pattern::matches(std::string_view name) const {
 bool Name::matches(std::string_view test_class, std::string_view test_method) const {
   if (!is_pattern())
     return method == test_method && (class_name.empty() || class_name == test_class);
-  return (!class_pattern || class_pattern->matches(test_class)) &&
-         method_pattern->matches(test_method);
+  return (!patterns->of_class || patterns->of_class->matches(test_class)) &&
+         patterns->of_method.matches(test_method);
 }
 
 std::string_view without_token(std::string_view path) {

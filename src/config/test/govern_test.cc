@@ -39,13 +39,13 @@ TEST(Collected, WhatATestSaysOfItself) {
   const CollectedTest one = collected_test(
       {"d/test_x.py", "A", "m", R"({"op":"nn.functional.pad","dtype":"float32","device":"dev:0"})"},
       "d/test_x.py::ADEV::m_nn_functional_pad_dev_float32");
-  EXPECT_EQ(one.collected_class, "ADEV");
-  EXPECT_EQ(one.collected_method, "m_nn_functional_pad_dev_float32");
+  EXPECT_EQ(one.collected_class(), "ADEV");
+  EXPECT_EQ(one.collected_method(), "m_nn_functional_pad_dev_float32");
   EXPECT_EQ(one.op, "nn.functional.pad");
   EXPECT_EQ(one.dtype, "float32");
   const CollectedTest function = collected_test({"x.py", "", "test_f", ""}, "x.py::test_f[a::b]");
-  EXPECT_EQ(function.collected_class, "");
-  EXPECT_EQ(function.collected_method, "test_f");
+  EXPECT_EQ(function.collected_class(), "");
+  EXPECT_EQ(function.collected_method(), "test_f");
 }
 
 TEST(Govern, TheMostSpecificNameDecides) {

@@ -27,10 +27,7 @@ std::string qualified(std::string_view class_name, std::string_view method) {
 std::string written_name(const config::CollectedTest& test) {
   return qualified(test.id.class_name, test.id.method);
 }
-std::string collected_name(const config::CollectedTest& test) {
-  return test.collected_method.empty() ? std::string{}
-                                       : qualified(test.collected_class, test.collected_method);
-}
+std::string collected_name(const config::CollectedTest& test) { return test.collected; }
 
 // What stands for some tests: a name of entries that agree, or the tests of one name that no entry
 // lists.

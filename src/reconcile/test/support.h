@@ -42,7 +42,7 @@ inline base::TestResult result(const config::CollectedTest& test, base::Outcome 
                                int attempt = 1) {
   base::TestResult made;
   made.id = test.id;
-  made.node_id = test.id.file + "::" + test.collected_class + "::" + test.collected_method;
+  made.node_id = test.id.file + "::" + test.collected;
   made.attempt = attempt;
   made.outcome = outcome;
   if (base::is_failure(outcome)) {

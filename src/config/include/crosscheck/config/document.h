@@ -110,24 +110,32 @@ class Document {
   friend class Builder;
 
   static constexpr std::uint32_t k_none = 0xFFFFFFFF;
+  static constexpr std::uint32_t k_as_written = (1U << 25U) - 1;
+  // A node stands before what it holds: the first child of one that has any is the node after it.
+  // There are as many as bytes, nearly, so that each is packed.
   struct Stored {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
-    std::uint32_t text = 0;    // where it begins, in source_ or decoded_
-    std::uint32_t length = 0;  // its bytes
-    std::uint32_t first = k_none;
     std::uint32_t next = k_none;
-    Node::Kind kind = Node::Kind::text;
-    Node::Style style = Node::Style::plain;
-    bool decoded = false;
-    bool special = false;
+    std::uint32_t decoded : 25 = k_as_written;  // in decoded_; else it reads as it is written
+    bool has_children : 1 = false;
+    Node::Kind kind : 2 = Node::Kind::text;
+    Node::Style style : 3 = Node::Style::plain;
+    bool special : 1 = false;
+  };
+  static_assert(sizeof(Stored) == 16);
+  // A text that is not in the source as it reads: escapes, folded lines.
+  struct Decoded {
+    std::uint32_t begin = 0;  // in decoded_text_
+    std::uint32_t length = 0;
   };
 
   Document() = default;
 
   std::string name_;
   std::string source_;
-  std::string decoded_;  // texts that are not in the source as they read: escapes, folded lines
+  std::string decoded_text_;
+  std::vector<Decoded> decoded_;
   std::vector<std::uint32_t> line_starts_;
   std::vector<Stored> nodes_;
 };

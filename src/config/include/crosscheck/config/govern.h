@@ -16,12 +16,14 @@ namespace crosscheck::config {
 // A test as collected. What it runs is what it says of itself, never taken from its name.
 struct CollectedTest {
   base::TestId id = {};
-  // As instantiated: "TestViewOpsPRIVATEUSE1", "test_view_refdev_float32"; empty where it is not.
-  std::string collected_class = {};
-  std::string collected_method = {};
+  // [Class::]method as instantiated: "TestViewOpsPRIVATEUSE1::test_view_refdev_float32".
+  std::string collected = {};
   std::string op = {};
   std::string dtype = {};
   std::string module = {};
+
+  [[nodiscard]] std::string_view collected_class() const;  // empty: of no class
+  [[nodiscard]] std::string_view collected_method() const;
 };
 // `node` is pytest's address of it ("test_x.py::TestX::test_y").
 [[nodiscard]] CollectedTest collected_test(base::TestId id, std::string_view node);

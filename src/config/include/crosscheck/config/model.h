@@ -110,11 +110,14 @@ struct Name {
   std::string_view method = {};
   // Where the text is a pattern as a whole (it holds one of \.^$*+?{}[]|()): what each half
   // matches.
-  std::optional<Pattern> class_pattern = {};
-  std::optional<Pattern> method_pattern = {};
+  struct Patterns {
+    std::optional<Pattern> of_class = {};  // nothing: any class, or none
+    Pattern of_method;
+  };
+  std::shared_ptr<const Patterns> patterns = {};
 
   [[nodiscard]] std::string_view text() const { return node.text(); }
-  [[nodiscard]] bool is_pattern() const { return method_pattern.has_value(); }
+  [[nodiscard]] bool is_pattern() const { return patterns != nullptr; }
   // Whether it names a test; for a pattern, whether both halves match.
   [[nodiscard]] bool matches(std::string_view test_class, std::string_view test_method) const;
 };
@@ -129,7 +132,7 @@ struct Item {
 };
 
 struct Edits {
-  Node node;  // false: none
+  Node node;
   std::vector<Item> include_ops = {}, exclude_ops = {};
   std::vector<Item> include_modules = {}, exclude_modules = {};
   std::vector<Item> include_dtypes = {}, exclude_dtypes = {};
@@ -141,8 +144,12 @@ struct Entry {
   Mode mode = Mode::mandatory_success;
   When when = {};
   std::optional<Rationale> rationale = {};
-  Edits edits = {};
+  std::shared_ptr<const Edits> edits = {};  // null: none, as in most
 };
+// What the edits are written as; false: none.
+[[nodiscard]] inline Node edits_node(const Entry& entry) {
+  return entry.edits ? entry.edits->node : Node{};
+}
 
 // Of one test file.
 struct FileEntry {
