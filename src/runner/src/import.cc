@@ -113,17 +113,17 @@ Verdict classify_problems(const JunitCase& test) {
   return verdict;
 }
 
+std::string_view without_prefix(std::string_view text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+constexpr std::string_view k_reason = "reason: ";
+
 // What pytest calls skipped: also what was expected to fail.
 Verdict classify_skip(const JunitProblem& problem) {
   Finish finish;
   finish.outcome = Reported::skipped;
   finish.message = problem.message;
-  const auto reason = [&] {
-    std::string_view text = problem.text;
-    constexpr std::string_view k_mark = "reason: ";
-    if (text.starts_with(k_mark)) text.remove_prefix(k_mark.size());
-    return std::string{text};
-  };
+  const auto reason = [&] { return std::string{without_prefix(problem.text, k_reason)}; };
   if (problem.type == "pytest.xfail") {
     finish.outcome = Reported::xfailed;
   } else if (problem.message == "expected test failure") {  // before 5
@@ -160,6 +160,7 @@ Verdict classify_log(const LogTest& test) {
       break;
     case Ended::xfailed:
       finish.outcome = Reported::xfailed;
+      finish.message = without_prefix(test.message, k_reason);
       break;
     case Ended::xpassed:
       finish.outcome = Reported::xpassed;

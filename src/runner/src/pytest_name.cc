@@ -105,11 +105,19 @@ Identifier::Surroundings Identifier::surroundings_of(const ReportedName& reporte
       }
     }
   }
-  const auto module = joined(parts, 0, module_parts, '/');
+  auto module = joined(parts, 0, module_parts, '/');
+  if (found.how == How::inferred && !reported.file.empty() &&
+      std::none_of(parts.begin(), parts.end(), looks_like_module)) {
+    // PyTorch's own CI leaves the module out of the path.
+    module = without_suffix(reported.file, ".py");
+    module_parts = 0;
+    found.how = How::reported;
+  }
   found.node_id = module.empty() ? std::string{"(unknown)"} : module + ".py";
   found.id_file = shorten(found.node_id, base::TestId::k_file_limit);
   found.node_id += "::";
   for (auto i = module_parts; i < parts.size(); ++i) {
+    if (parts[i].empty()) continue;
     found.node_id += parts[i];
     found.node_id += "::";
   }
@@ -186,7 +194,15 @@ class Identifier::Index {
       if (names_[i].path == reported.path) same.push_back(&tests_[i]);
       if (same_end(names_[i].path, reported.path, '.')) alike.push_back(&tests_[i]);
     }
-    return same.empty() ? alike : same;
+    if (!same.empty()) return same;
+    if (alike.size() > 1 && !reported.file.empty()) {
+      std::vector<const CollectedTest*> of_file;
+      for (const auto* test : alike) {
+        if (same_end(test->id.file, reported.file, '/')) of_file.push_back(test);
+      }
+      if (!of_file.empty()) return of_file;
+    }
+    return alike;
   }
 
   [[nodiscard]] std::string file(std::string_view module) const {

@@ -275,6 +275,12 @@ TEST_F(ImportTest, NamesAreMatchedAgainstAnInventory) {
   EXPECT_THAT(notes,
               Contains(AllOf(HasSubstr("1 tests could be one of several"),
                              HasSubstr("dynamo/test_misc.py::MiscTests::test_a or export"))));
+  // PyTorch's own CI names the class and the file.
+  const auto of_file =
+      import({file("ci.xml", junit(R"(<testcase classname="MiscTests" file="export/test_misc.py" )"
+                                   R"(name="test_a"/>)"))},
+             options);
+  EXPECT_EQ(of_file.run.results.at(0).id, other.id);
   // Of another torch the names may be other tests'.
   inventory.environment.torch = "2.12.1+cpu";
   const auto one = file("v.xml", junit(test_case("test_a")));
@@ -315,7 +321,11 @@ TEST_F(ImportTest, WithoutAnInventoryNamesSayWhatTheySay) {
             "test_x.py::TestX::test_a");
   EXPECT_EQ(id(R"(classname="test_x.TestX" file="/src/checkout/test_x.py" name="test_a")"),
             "test_x.py::TestX::test_a");
+  // PyTorch's own CI: class and file, without the module in the path.
+  EXPECT_EQ(id(R"(classname="TestX" file="dynamo/test_misc.py" name="test_a")"),
+            "dynamo/test_misc.py::TestX::test_a");
   EXPECT_EQ(id(R"(classname="" name="test_a")"), "(unknown)::test_a");
+  EXPECT_EQ(id(R"(file="test_x.py" name="test_a")"), "test_x.py::test_a");
   EXPECT_EQ(id(R"(classname="test_x" name="")"), "test_x.py::(unnamed)");
 }
 
