@@ -7,6 +7,7 @@
 
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/time.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 
@@ -81,12 +82,6 @@ Result<config::Config> load_configs(const std::vector<std::string>& paths,
   return std::move(*joined.config);
 }
 
-Result<runner::Inventory> read_inventory(const std::string& path) {
-  const auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  return runner::parse_inventory(*text, path);
-}
-
 Result<Suite> suite_of(const runner::Inventory& inventory, const std::string& path,
                        const Where& where) {
   auto known = circumstances(where);
@@ -115,7 +110,7 @@ Result<Suite> suite_of(const runner::Inventory& inventory, const std::string& pa
 Result<Suite> read_suite(const std::string& path, const Where& where) {
   // A version on the command line that is none is known before a file is read.
   if (auto known = circumstances(where); !known) return tl::unexpected(known.error());
-  const auto inventory = read_inventory(path);
+  const auto inventory = load_inventory(path);
   if (!inventory) return tl::unexpected(inventory.error());
   return suite_of(*inventory, path, where);
 }

@@ -39,7 +39,6 @@ struct Suite {
   config::CollectedSuite collected;
   config::Circumstances circumstances;
 };
-[[nodiscard]] base::Result<runner::Inventory> read_inventory(const std::string& path);
 // Of an inventory. What it says of where its tests run stands where the command line says nothing.
 [[nodiscard]] base::Result<Suite> suite_of(const runner::Inventory& inventory,
                                            const std::string& path, const Where& where);

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "crosscheck/base/file.h"
-#include "crosscheck/base/gzip.h"
 #include "crosscheck/base/repo_name.h"
-#include "crosscheck/base/results_limits.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -39,21 +37,6 @@ Result<void> read_store(const Globals& globals, const EvidenceOptions& options,
 }
 
 }  // namespace
-
-Result<base::RunResults> read_results_file(const std::string& path) {
-  auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  if (text->starts_with("\x1f\x8b")) {
-    auto unpacked = base::gunzip(*text, base::k_results_text_limit);
-    if (!unpacked)
-      return base::fail(unpacked.error().fault, path + ": " + unpacked.error().message);
-    text = std::move(*unpacked);
-  }
-  auto run = base::parse_run_results(*text);
-  if (!run)
-    return base::fail(run.error().fault, path + ": " + run.error().message, run.error().remedy);
-  return run;
-}
 
 bool fits(const EvidenceOptions& options, const std::vector<std::string>& devices,
           const base::RunHeader& header) {
@@ -124,9 +107,10 @@ Result<void> read_evidence(const Globals& globals, const EvidenceOptions& option
     if (auto read = read_store(globals, options, devices, history); !read) return read;
   }
   for (const std::string& path : options.results) {
-    const auto run = read_results_file(path);
-    if (!run) return tl::unexpected(run.error());
-    if (fits(options, devices, run->header)) history.add(run->header, run->results);
+    const auto file = read_results_file(path);
+    if (!file) return tl::unexpected(file.error());
+    const base::RunResults& run = file->run;
+    if (fits(options, devices, run.header)) history.add(run.header, run.results);
   }
   std::set<std::string> subjects;
   for (const reconcile::Run* run : history.runs())

@@ -26,7 +26,6 @@ void add_evidence_options(CLI::App& command, EvidenceOptions& options);
 // What makes a promotion, and a flaky test.
 void add_rule_options(CLI::App& command, reconcile::Options& options);
 
-[[nodiscard]] base::Result<base::RunResults> read_results_file(const std::string& path);
 // Whether the options ask for a run of that header; `devices` are names of the one device.
 [[nodiscard]] bool fits(const EvidenceOptions& options, const std::vector<std::string>& devices,
                         const base::RunHeader& header);

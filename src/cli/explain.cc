@@ -11,6 +11,7 @@
 #include "crosscheck/base/repo_name.h"
 #include "crosscheck/store/run_history.h"
 #include "evidence.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -87,9 +88,9 @@ class Knowledge {
     Knowledge known{options};
     if (!options.evidence.results.empty()) {
       for (const std::string& path : options.evidence.results) {
-        auto run = read_results_file(path);
-        if (!run) return tl::unexpected(run.error());
-        known.files_.push_back(std::move(*run));
+        auto file = read_results_file(path);
+        if (!file) return tl::unexpected(file.error());
+        known.files_.push_back(std::move(file->run));
       }
       std::stable_sort(known.files_.begin(), known.files_.end(), [](const auto& a, const auto& b) {
         return reconcile::before(run_of(b.header), run_of(a.header));
@@ -170,7 +171,7 @@ Result<ExitCode> run_explain(const Globals& globals, const ExplainOptions& optio
     if (!found) return tl::unexpected(found.error());
     matches = std::move(*found);
   } else {
-    const auto inventory = read_inventory(options.inventory);
+    const auto inventory = load_inventory(options.inventory);
     if (!inventory) return tl::unexpected(inventory.error());
     auto suite = suite_of(*inventory, options.inventory, options.where);
     if (!suite) return tl::unexpected(suite.error());
