@@ -368,7 +368,7 @@ std::pair<std::string, bool> cut_detail(const std::string& detail) {
           true};
 }
 
-json::object test_of_page(const Test& test) {
+json::object test_of_page(const Test& test, const std::vector<std::string>& command) {
   const auto& outcome = info(test.outcome);
   auto state = state_of_page(outcome.as);
   state["label"] = outcome.label;
@@ -409,6 +409,7 @@ json::object test_of_page(const Test& test) {
           {"detail", text_or_false(detail)},
           {"has_more", more || !detail.empty()},
           {"detail_cut", cut},
+          {"again", text_or_false(bad ? shell_line(repeated(command, test.node_id)) : "")},
           {"mismatch", std::move(mismatch)},
           {"attempt", test.attempt > 1 ? json::value(test.attempt) : json::value(false)},
           {"seconds", seconds(test.duration)}};
@@ -652,7 +653,7 @@ Page job_page(const JobPage& job, const PageContext& context) {
         {"failures", counts.failures()},
         {"faults", counts.faults()},
         {"bad", bad > 0},
-        {"command", text_or_false(shell_line(job.run->command))},
+        {"command", text_or_false(shell_line(repeated(job.run->command)))},
         {"selection", text_or_false(job.run->selection)},
         {"started", time_of_page(job.run->started_at, context.now)},
         {"finished", time_of_page(job.run->finished_at, context.now)},
@@ -681,7 +682,9 @@ Page job_page(const JobPage& job, const PageContext& context) {
                                     {"line", text_or_false(cluster.line)}});
   }
   json::array tests;
-  for (const auto& test : job.tests) tests.push_back(test_of_page(test));
+  for (const auto& test : job.tests) {
+    tests.push_back(test_of_page(test, job.run ? job.run->command : std::vector<std::string>{}));
+  }
 
   const std::vector<std::pair<std::string, std::string>> query{
       {"outcome", job.filter.outcome_name()}, {"q", job.filter.q}};

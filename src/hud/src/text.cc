@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 
@@ -78,6 +79,36 @@ std::string shell_line(const std::vector<std::string>& arguments) {
     line += '\'';
   }
   return line;
+}
+
+std::vector<std::string> repeated(const std::vector<std::string>& command,
+                                  const std::string& node) {
+  // Each has a value, behind it or joined by '='; --resume may have none.
+  static constexpr std::array<std::string_view, 5> k_dropped{"--junit", "--results", "--db",
+                                                             "--shard", "--resume"};
+  static constexpr std::array<std::string_view, 2> k_narrowing{"--select", "--tests-from"};
+  const auto contains = [](const auto& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (std::find(command.begin(), command.end(), "run") == command.end() ||
+      contains(command, "--import")) {
+    return node.empty() ? command : std::vector<std::string>{};
+  }
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string& argument = command[i];
+    const std::string_view name = std::string_view{argument}.substr(0, argument.find('='));
+    if (!node.empty() && argument == "--quick") continue;
+    if (!contains(k_dropped, name) && (node.empty() || !contains(k_narrowing, name))) {
+      kept.push_back(argument);
+      continue;
+    }
+    const bool has_value =
+        i + 1 < command.size() && (name != "--resume" || !command[i + 1].starts_with('-'));
+    if (name.size() == argument.size() && has_value) ++i;
+  }
+  if (!node.empty()) kept.insert(kept.end(), {"--select", node});
+  return kept;
 }
 
 std::string query_string(const std::vector<std::pair<std::string, std::string>>& pairs) {

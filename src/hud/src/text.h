@@ -19,6 +19,11 @@ namespace crosscheck::hud {
 [[nodiscard]] std::string first_line(std::string_view text, std::size_t limit = 400);
 // A command line that a POSIX shell splits into exactly `arguments`.
 [[nodiscard]] std::string shell_line(const std::vector<std::string>& arguments);
+// The command of a run as somebody repeats it: without the files that it wrote, its shard and its
+// store; with a `node`, for that test alone. What is no such command stays as it is, and cannot be
+// narrowed: empty.
+[[nodiscard]] std::vector<std::string> repeated(const std::vector<std::string>& command,
+                                                const std::string& node = "");
 // "?a=b&c=d" of the pairs that have a value, "" if none has.
 [[nodiscard]] std::string query_string(
     const std::vector<std::pair<std::string, std::string>>& pairs);

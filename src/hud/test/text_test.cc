@@ -26,6 +26,21 @@ TEST(Text, AShellReadsTheArgumentsBack) {
   EXPECT_EQ(done->out, expected);
 }
 
+TEST(Text, ARepeatedCommandLeavesAloneWhatTheRunWrote) {
+  const std::vector<std::string> run{
+      "crosscheck", "run",      "--device", "refdev", "--junit",  "j.xml", "--results=r.jsonl.gz",
+      "--quick",    "--resume", "--shard",  "1/4",    "--select", "add"};
+  EXPECT_EQ(shell_line(repeated(run)), "crosscheck run --device refdev --quick --select add");
+  EXPECT_EQ(shell_line(repeated(run, "test_x.py::T::t[a b]")),
+            "crosscheck run --device refdev --select 'test_x.py::T::t[a b]'");
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"pytest", "test_x.py", "--junit", "j.xml"},
+        {"crosscheck", "run", "--import", "j.xml"}}) {
+    EXPECT_EQ(repeated(other), other);
+    EXPECT_TRUE(repeated(other, "test_x.py::t").empty());
+  }
+}
+
 TEST(Text, NumbersAndShas) {
   EXPECT_EQ(parse_positive("171266"), 171266);
   EXPECT_EQ(parse_positive("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
