@@ -123,6 +123,27 @@ def test_outcome(outcomes: Answer, name: str) -> None:
     assert ("traceback" in finish) == (kind is not None)
 
 
+def test_growth_of_memory_is_told(tree: Tree) -> None:
+    tree.write(
+        "test_grows.py",
+        """
+        import unittest
+        held = []
+
+        class TestGrows(unittest.TestCase):
+            def test_a_keeps(self): held.append(bytearray(b"x" * (64 << 20)))
+            def test_b_frees(self): held.clear()
+            def test_c_keeps_nothing(self): bytearray(b"x" * (64 << 20))
+        """,
+    )
+    found = tree.run("test_grows.py").finishes()
+    grown = {name: finish["host_grown"] for name, finish in found.items()}
+    assert grown["test_a_keeps"] > 60 << 20
+    assert grown["test_b_frees"] < -(60 << 20)
+    assert grown["test_c_keeps_nothing"] < 8 << 20
+    assert {finish["device_grown"] for finish in found.values()} == {0}
+
+
 def test_every_test_starts_then_finishes(outcomes: Answer) -> None:
     assert outcomes.code == 0
     assert [line["ev"] for line in outcomes.lines[:2]] == ["environment", "ready"]

@@ -263,3 +263,21 @@ def test_fault_through_the_probe(
     assert answer.lines[-1]["ev"] == "start"
     assert answer.finishes()["test_adds"]["outcome"] == "passed"
     assert "Fatal Python error: Segmentation fault" in answer.output
+
+
+def test_memory_left_on_the_device_is_told(tree: Tree, refdev_device: dict[str, Any]) -> None:
+    tree.write(
+        "test_grows.py",
+        """
+        import unittest
+        import torch
+        held = []
+
+        class TestGrows(unittest.TestCase):
+            def test_a_keeps(self): held.append(torch.ones(1 << 20, device="refdev"))
+            def test_b_frees(self): held.clear()
+        """,
+    )
+    found = tree.run("test_grows.py", device=refdev_device).finishes()
+    assert found["test_a_keeps"]["device_grown"] == 4 << 20
+    assert found["test_b_frees"]["device_grown"] == -(4 << 20)

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "crosscheck/base/nearest.h"
 #include "crosscheck/runner/run.h"
 
 namespace crosscheck::cli {
@@ -76,6 +77,18 @@ base::Result<runner::Suite> resolve_suite(const ProbeOptions& options) {
   return suite;
 }
 
+// A tree's have been looked for already.
+base::Result<void> check_bundled_files(const runner::ProbeSetup& setup,
+                                       const std::vector<std::string>& files) {
+  const auto bundled = runner::suite_files(setup);
+  for (const auto& file : files) {
+    if (std::find(bundled.begin(), bundled.end(), file) != bundled.end()) continue;
+    return fail(Fault::invalid_input, "--files: the bundled suite has no " + file,
+                base::suggest(file, std::vector<std::string_view>{bundled.begin(), bundled.end()}));
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_probe_options(CLI::App& command, ProbeOptions& options) {
@@ -111,6 +124,11 @@ base::Result<runner::ProbeSetup> resolve(const ProbeOptions& options) {
   setup.device = std::move(*device);
   auto suite = resolve_suite(options);
   if (!suite) return tl::unexpected(suite.error());
+  if (suite->name == "bundled") {
+    if (auto there = check_bundled_files(setup, suite->files); !there) {
+      return tl::unexpected(there.error());
+    }
+  }
   setup.suite = std::move(*suite);
   // Threads change what is computed and are a fact of the environment, so they follow from the
   // machine alone, not from --jobs or the memory that is free now.

@@ -127,6 +127,14 @@ test('an interpreter that does not exist: exit code 4 that names it', (t) => {
   assert.match(err, /\/nonexistent\/python/);
 });
 
+test('a file that the bundled suite does not have is bad input, with the nearest', (t) => {
+  const {code, err, results} = runTests(t, {args: ['--files', 'test_forward_flaot.py']});
+  assert.equal(code, 3);
+  assert.match(err, /bundled suite has no test_forward_flaot\.py/);
+  assert.match(err, /test_forward_float\.py/);
+  assert.ok(!existsSync(results));
+});
+
 test('an inventory of another torch is refused with both versions named', (t) => {
   const folder = temporaryFolder(t);
   const inventory = join(folder, 'inventory.jsonl');

@@ -53,7 +53,14 @@ def _do(verb: str, request: Request, channel: Channel) -> int:
     from crosscheck_probe.session import Session
 
     assert request.suite is not None
-    session = Session(channel, request.suite, verb == "collect", request.tests, request.repeat)
+    session = Session(
+        channel,
+        request.suite,
+        verb == "collect",
+        request.tests,
+        request.repeat,
+        request.device.name,
+    )
     files = request.suite.files if verb == "collect" else (request.file or "",)
     session.run(files)
     if session.internal_error is not None:

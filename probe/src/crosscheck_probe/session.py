@@ -15,6 +15,7 @@ import pytest
 from crosscheck_probe.channel import Channel
 from crosscheck_probe.environment import restore_device_type
 from crosscheck_probe.facts import TestFacts, facts_of, shorten
+from crosscheck_probe.memory import Memory
 from crosscheck_probe.request import Suite
 from crosscheck_probe.text import (
     MESSAGE_LIMIT,
@@ -75,12 +76,14 @@ class Session:
         collect_only: bool,
         tests: tuple[str, ...] | None = None,
         repeat: int = 1,
+        device: str = "cpu",
     ) -> None:
         self._channel = channel
         self._suite = suite
         self._collect_only = collect_only
         self._tests = tests
         self._repeat = repeat
+        self._memory = Memory(device)
         self._running: _Running | None = None
         self._last_error: BaseException | None = None
         self._folder = os.getcwd()
@@ -239,6 +242,7 @@ class Session:
 
     def _run_one(self, session: Any, item: Any, following: Any) -> None:
         self._channel.emit("start", node=item.nodeid)
+        before = self._memory.held()
         running = self._running = _Running()
         try:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -251,7 +255,10 @@ class Session:
                 running.phase = "teardown"
                 self._fail(broken)
         self._running = None
-        self._channel.emit("finish", node=item.nodeid, **_verdict(running))
+        host, device = (after - then for after, then in zip(self._memory.held(), before))
+        self._channel.emit(
+            "finish", node=item.nodeid, **_verdict(running), host_grown=host, device_grown=device
+        )
         self._restore_folder()
 
     def _fail(self, error: BaseException) -> None:

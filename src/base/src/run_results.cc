@@ -482,6 +482,22 @@ OutcomeCounts RunResults::counts() const {
   return counts;
 }
 
+bool breaks(const TestResult& result) {
+  if (!is_fault(result.outcome)) return is_failure(result.outcome);
+  return !result.governed || result.governed->mode == Mode::mandatory_success ||
+         result.governed->mode == Mode::xfail_strict;
+}
+
+bool RunResults::ok() const {
+  if (header.interrupted) return false;
+  const std::vector<Tested> tests = tested();
+  return std::ranges::none_of(tests, [](const Tested& test) {
+    // A configuration leaves tests out on purpose; without one, what did not run was cut short.
+    const bool cut_short = test.latest->outcome == Outcome::not_run && !test.latest->governed;
+    return cut_short || breaks(*test.latest);
+  });
+}
+
 json::object to_json(const OutcomeCounts& counts) {
   json::object object;
   for (std::size_t i = 0; i < k_outcome_count; ++i) {

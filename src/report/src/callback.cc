@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "crosscheck/report/report.h"
 
 namespace crosscheck::report {
@@ -21,13 +19,7 @@ value text_or_null(const std::optional<std::string>& text) {
 }  // namespace
 
 std::string conclude(const base::RunResults& results) {
-  const auto counts = results.counts();
-  // A configuration leaves tests out on purpose; without one, what did not run was cut short.
-  const bool all_ran = counts.total() > 0 && !results.header.interrupted &&
-                       std::ranges::none_of(results.results, [](const base::TestResult& result) {
-                         return result.outcome == base::Outcome::not_run && !result.governed;
-                       });
-  return all_ran && counts.failures() == 0 && counts.faults() == 0 ? "success" : "failure";
+  return !results.results.empty() && results.ok() ? "success" : "failure";
 }
 
 object callback_body(const JobContext& job, base::Time now,

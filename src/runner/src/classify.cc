@@ -1,5 +1,7 @@
 #include "crosscheck/runner/classify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -17,6 +19,7 @@ using base::Outcome;
 
 constexpr std::size_t k_message_limit = std::size_t{4} << 10;
 constexpr std::size_t k_detail_limit = std::size_t{64} << 10;
+constexpr std::size_t k_index_limit = 200;
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -227,9 +230,9 @@ std::string last_words(std::string_view output) {
   return start == std::string_view::npos ? std::string{} : base::to_utf8(found.substr(start), 300);
 }
 
-// Reads the number behind `label`, and the one behind "(up to ".
+// Reads the number behind `label`, where that is, and the number behind "(up to ".
 void read_difference(std::string_view line, std::string_view label, std::optional<double>& value,
-                     std::optional<double>& tolerance) {
+                     std::string& index, std::optional<double>& tolerance) {
   const auto at = line.find(label);
   if (at == std::string_view::npos) return;
   const auto number = [](std::string_view text) -> std::optional<double> {
@@ -239,6 +242,13 @@ void read_difference(std::string_view line, std::string_view label, std::optiona
     return parsed;
   };
   value = number(line.substr(at + label.size()));
+  constexpr std::string_view k_index = " at index ";
+  if (auto begin = line.find(k_index, at); begin != std::string_view::npos) {
+    begin += k_index.size();
+    const auto end = line.find(" (up to ", begin);
+    index = base::to_utf8(line.substr(begin, end == std::string_view::npos ? end : end - begin),
+                          k_index_limit);
+  }
   constexpr std::string_view k_allowed = "(up to ";
   if (const auto up = line.find(k_allowed, at); up != std::string_view::npos) {
     tolerance = number(line.substr(up + k_allowed.size()));
@@ -370,10 +380,12 @@ std::optional<base::Mismatch> parse_mismatch(std::string_view message) {
   for_each_line(message, [&](std::string_view line) {
     if (line.starts_with("Greatest absolute difference: ") ||
         line.starts_with("Absolute difference: ")) {
-      read_difference(line, "bsolute difference: ", mismatch.absolute, mismatch.absolute_tolerance);
+      read_difference(line, "bsolute difference: ", mismatch.absolute, mismatch.absolute_index,
+                      mismatch.absolute_tolerance);
     } else if (line.starts_with("Greatest relative difference: ") ||
                line.starts_with("Relative difference: ")) {
-      read_difference(line, "elative difference: ", mismatch.relative, mismatch.relative_tolerance);
+      read_difference(line, "elative difference: ", mismatch.relative, mismatch.relative_index,
+                      mismatch.relative_tolerance);
     }
   });
   if (mismatch == base::Mismatch{}) return {};
@@ -424,6 +436,15 @@ Verdict classify(const Finish& finish) {
   return verdict;
 }
 
+void judge(Verdict& verdict, base::Governed& governed) {
+  governed.observed = verdict.outcome;
+  verdict.outcome = base::judge(governed.mode, governed.observed);
+  if (verdict.outcome != Outcome::failed || base::is_failure(governed.observed)) return;
+  verdict =
+      make_verdict(Outcome::failed, FailureKind::assertion, "",
+                   "passed, but the configuration says that it must fail: " + governed.place, "");
+}
+
 Verdict classify_crash(const base::ExitStatus& status, std::string_view output) {
   std::string text = "the process died in this test: " + base::to_string(status);
   if (status.signal == 9)
@@ -434,9 +455,19 @@ Verdict classify_crash(const base::ExitStatus& status, std::string_view output) 
                       with_output(text, output));
 }
 
-Verdict classify_timeout(base::Duration limit, std::string_view output) {
-  const std::string text = "did not end within " + base::to_human(limit);
+Verdict classify_timeout(base::Duration limit, std::string_view output, Limited whose) {
+  const std::string text =
+      whose == Limited::test
+          ? "did not end within " + base::to_human(limit)
+          : "its file did not end within " + base::to_human(limit) + ", and this test was running";
   return make_verdict(Outcome::timed_out, FailureKind::timeout, "", text,
+                      with_output(text, output));
+}
+
+Verdict classify_out_of_memory(std::int64_t limit, std::string_view output) {
+  const std::string text = fmt::format("its process took more than {} MiB of memory and was killed",
+                                       limit / (std::int64_t{1} << 20));
+  return make_verdict(Outcome::crashed, FailureKind::out_of_memory, "", text,
                       with_output(text, output));
 }
 

@@ -1,10 +1,12 @@
 #include "crosscheck/runner/dispatcher.h"
 
-#include <csignal>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
+#include "crosscheck/base/json.h"
 #include "crosscheck/runner/classify.h"
 
 namespace crosscheck::runner {
@@ -24,6 +26,17 @@ Duration since(Instant begin, Instant now) {
   return std::chrono::duration_cast<Duration>(now - begin);
 }
 
+std::string over_file_limit(Duration limit) {
+  return "not reached within the " + base::to_human(limit) + " that its file may take";
+}
+
+std::string dtype_of(const base::TestId& id) {
+  const auto variant = base::parse_json(id.variant, "variant");
+  if (!variant || !variant->is_object()) return {};
+  const auto* dtype = variant->get_object().if_contains("dtype");
+  return dtype != nullptr && dtype->is_string() ? std::string{dtype->get_string()} : std::string{};
+}
+
 Verdict not_run(std::string why) {
   Verdict verdict;
   verdict.outcome = Outcome::not_run;
@@ -34,18 +47,29 @@ Verdict not_run(std::string why) {
 }  // namespace
 
 Dispatcher::Dispatcher(const std::vector<CollectedTest>& tests, std::vector<Chunk> chunks,
-                       std::size_t workers, Limits limits)
+                       std::size_t workers, Limits limits, Handling handling)
     : tests_{tests},
       queue_{std::make_move_iterator(chunks.begin()), std::make_move_iterator(chunks.end())},
       slots_(std::max<std::size_t>(workers, 1)),
       limits_{limits},
-      attempts_(tests.size(), 0) {
+      handling_{std::move(handling)},
+      attempts_(tests.size(), 0),
+      tries_(tests.size(), 0),
+      due_(tests.size(), false),
+      latest_(tests.size()),
+      failed_(tests.size(), false) {
   for (const auto& chunk : queue_) {
     for (const auto test : chunk.tests) {
       by_node_.emplace(tests_[test].node_id, test);
       planned_.push_back(test);
+      due_[test] = true;
+      expected_total_ += expected(test);
     }
   }
+}
+
+Duration Dispatcher::expected(std::size_t test) const {
+  return handling_.expected.empty() ? Duration{1} : handling_.expected[test];
 }
 
 std::vector<Command> Dispatcher::begin(Instant now) {
@@ -66,6 +90,7 @@ void Dispatcher::spawn(std::size_t worker, Chunk chunk, Instant now) {
   slot = Slot{};
   slot.phase = Phase::starting;
   slot.deadline = now + limits_.start;
+  slot.began = now;
   slot.file = std::move(chunk.file);
   slot.tests = std::move(chunk.tests);
   commands_.push_back(SpawnWorker{worker, slot.file, slot.tests});
@@ -92,6 +117,10 @@ std::optional<std::size_t> Dispatcher::find(const Slot& slot, const std::string&
 
 void Dispatcher::record(Slot& slot, std::size_t test, Verdict verdict, Duration duration) {
   base::TestResult result;
+  if (!handling_.governed.empty()) {
+    result.governed = handling_.governed[test];
+    judge(verdict, *result.governed);
+  }
   result.id = tests_[test].id;
   result.node_id = tests_[test].node_id;
   result.attempt = ++attempts_[test];
@@ -102,11 +131,71 @@ void Dispatcher::record(Slot& slot, std::size_t test, Verdict verdict, Duration 
   result.detail = std::move(verdict.detail);
   result.duration = duration;
   result.mismatch = verdict.mismatch;
+  if (result.mismatch && result.mismatch->dtype.empty()) {
+    result.mismatch->dtype = dtype_of(result.id);
+  }
+  result.leak = verdict.leak;
+  if (result.leak) name_leak(result);
   results_.push_back(std::move(result));
   slot.progressed = true;
   if (slot.running == test) slot.running.reset();
-  if (attempts_[test] == 1) ++with_result_;
-  counts_.add(verdict.outcome);
+  due_[test] = false;
+  count(test, verdict.outcome);
+  if (base::is_failure(verdict.outcome) && tries_[test]++ < handling_.retries) {
+    slot.again.push_back(test);
+  }
+}
+
+// Each test counts once, by its latest attempt.
+void Dispatcher::count(std::size_t test, Outcome outcome) {
+  if (latest_[test]) {
+    counts_.add(*latest_[test], -1);
+  } else {
+    ++with_result_;
+    expected_done_ += expected(test);
+  }
+  latest_[test] = outcome;
+  if (failed_[test] && base::is_flaky_after_failure(outcome)) {
+    counts_.add_flaky();
+  } else {
+    counts_.add(outcome);
+  }
+  failed_[test] = failed_[test] || base::is_failure(outcome);
+}
+
+void Dispatcher::name_leak(const base::TestResult& result) {
+  const auto part = [](std::int64_t bytes, std::int64_t limit, std::string_view whose) {
+    return limit > 0 && bytes >= limit
+               ? fmt::format(" {} MiB of {}", bytes / (std::int64_t{1} << 20), whose)
+               : std::string{};
+  };
+  notes_.push_back(result.node_id + " left more memory in use than before:" +
+                   part(result.leak->host, limits_.leak.host, "the process") +
+                   part(result.leak->device, limits_.leak.device, "the device"));
+}
+
+Duration Dispatcher::spent_on(const std::string& file, Instant now) const {
+  const auto before = spent_.find(file);
+  Duration spent = before == spent_.end() ? Duration{0} : before->second;
+  for (const auto& slot : slots_) {
+    if (slot.phase != Phase::idle && slot.file == file) spent += since(slot.began, now);
+  }
+  return spent;
+}
+
+// Tests of a file whose limit is reached, and that no process has.
+void Dispatcher::give_up_file(const std::string& file) {
+  for (auto& chunk : queue_) {
+    if (chunk.file != file) continue;
+    Slot none;
+    for (const auto test : chunk.tests) {
+      if (!due_[test]) continue;
+      record(none, test, not_run(over_file_limit(limits_.file)), Duration{0});
+      cut_short_ = true;
+    }
+    chunk.tests.clear();
+  }
+  std::erase_if(queue_, [](const Chunk& chunk) { return chunk.tests.empty(); });
 }
 
 std::vector<Command> Dispatcher::on_event(std::size_t worker, const Event& event, Instant now) {
@@ -147,12 +236,18 @@ std::vector<Command> Dispatcher::on_event(std::size_t worker, const Event& event
                 notes_.push_back("a worker ended a test that it had not begun: " + finish.node_id);
               return;
             }
-            record(slot, *test, classify(finish), finish.duration);
+            auto verdict = classify(finish);
+            if ((limits_.leak.host > 0 && finish.grown.host >= limits_.leak.host) ||
+                (limits_.leak.device > 0 && finish.grown.device >= limits_.leak.device)) {
+              verdict.leak = {std::max<std::int64_t>(finish.grown.host, 0),
+                              std::max<std::int64_t>(finish.grown.device, 0)};
+            }
+            record(slot, *test, std::move(verdict), finish.duration);
             enter(Phase::between, limits_.quiet);
           },
           [&](const Missing& missing) {
             const auto test = find(slot, missing.node_id);
-            if (!test || attempts_[*test] > 0) return;
+            if (!test || !due_[*test]) return;
             if (slot.collect_error) {
               record(slot, *test, classify_collect_error(*slot.collect_error), Duration{0});
             } else {
@@ -199,7 +294,20 @@ std::vector<Command> Dispatcher::on_pipe_closed(std::size_t worker, Instant now)
   return take_commands();
 }
 
+std::vector<Command> Dispatcher::on_memory(std::size_t worker, std::int64_t bytes, Instant now) {
+  if (limits_.memory > 0 && bytes > limits_.memory) {
+    stop(worker, Reason::memory_limit,
+         "its process took too much memory between tests, and was killed", SIGKILL, now);
+  }
+  return take_commands();
+}
+
 std::vector<Command> Dispatcher::on_tick(Instant now) {
+  for (std::size_t worker = 0; limits_.file.count() > 0 && worker < slots_.size(); ++worker) {
+    const auto& slot = slots_[worker];
+    if (slot.phase == Phase::idle || spent_on(slot.file, now) < limits_.file) continue;
+    stop(worker, Reason::file_limit, "", SIGABRT, now);
+  }
   for (std::size_t worker = 0; worker < slots_.size(); ++worker) {
     auto& slot = slots_[worker];
     if (slot.phase == Phase::idle || now < slot.deadline) continue;
@@ -252,14 +360,14 @@ std::vector<Command> Dispatcher::on_spawn_failed(std::size_t worker, const base:
   Verdict verdict = classify_harness(error.message, "");
   verdict.outcome = Outcome::environment_error;
   for (const auto test : slot.tests) {
-    if (attempts_[test] == 0) record(slot, test, verdict, Duration{0});
+    if (due_[test]) record(slot, test, verdict, Duration{0});
   }
   slot = Slot{};
   // Not the next file at once: what kept this process from starting keeps the next from it too, and
   // all of them get their result by the same way.
   while (!queue_.empty()) {
     for (const auto test : queue_.front().tests) {
-      if (attempts_[test] == 0) record(slot, test, verdict, Duration{0});
+      if (due_[test]) record(slot, test, verdict, Duration{0});
     }
     queue_.pop_front();
   }
@@ -293,16 +401,31 @@ void Dispatcher::settle(std::size_t worker, const Ended& ended, Instant now) {
       case Reason::test_limit:
         record(slot, test, classify_timeout(limits_.test, ended.err), lasted);
         break;
+      case Reason::file_limit:
+        record(slot, test, classify_timeout(limits_.file, ended.err, Limited::file), lasted);
+        break;
+      case Reason::memory_limit:
+        record(slot, test, classify_out_of_memory(limits_.memory, ended.err), lasted);
+        break;
       case Reason::interrupted:
         slot.running.reset();
         break;
     }
   }
+  spent_[slot.file] += since(slot.began, now);
   std::vector<std::size_t> rest;
   for (const auto test : slot.tests) {
-    if (attempts_[test] == 0) rest.push_back(test);
+    if (due_[test]) rest.push_back(test);
   }
-  if (rest.empty()) {
+  const bool file_is_over = limits_.file.count() > 0 && spent_[slot.file] >= limits_.file;
+  if (file_is_over && !interrupted_) {
+    cut_short_ = cut_short_ || !rest.empty();
+    for (const auto test : rest) {
+      record(slot, test, not_run(over_file_limit(limits_.file)), Duration{0});
+    }
+    slot.again.clear();
+    give_up_file(slot.file);
+  } else if (rest.empty()) {
     if (slot.reason == Reason::died && !ended.status.ok() && !slot.tests.empty() &&
         slot.phase == Phase::leaving) {
       notes_.push_back(slot.file + ": the process died after its last test had ended: " +
@@ -316,7 +439,9 @@ void Dispatcher::settle(std::size_t worker, const Ended& ended, Instant now) {
     }
   } else if (slot.progressed) {
     Chunk chunk{slot.file, std::move(rest), Duration{0}};
+    auto again = std::move(slot.again);
     spawn(worker, std::move(chunk), now);
+    slot.again = std::move(again);
     return;
   } else {
     std::string why = "its process ran no test: ";
@@ -324,6 +449,12 @@ void Dispatcher::settle(std::size_t worker, const Ended& ended, Instant now) {
     auto verdict = classify_harness(why, ended.err);
     if (slot.environment_fault) verdict.outcome = Outcome::environment_error;
     for (const auto test : rest) record(slot, test, verdict, Duration{0});
+  }
+  if (!slot.again.empty() && !interrupted_) {
+    for (const auto test : slot.again) due_[test] = true;
+    Chunk chunk{slot.file, std::move(slot.again), Duration{0}};
+    spawn(worker, std::move(chunk), now);
+    return;
   }
   slot = Slot{};
   start_next(worker, now);
@@ -354,8 +485,10 @@ void Dispatcher::finish_if_idle() {
   if (!idle || (!interrupted_ && !queue_.empty())) return;
   Slot none;
   for (const auto test : planned_) {
-    if (attempts_[test] == 0)
-      record(none, test, not_run("interrupted before it ended"), Duration{0});
+    if (!due_[test]) continue;
+    // Of one that failed, and was to be tried again, that result stands.
+    if (latest_[test]) continue;
+    record(none, test, not_run("interrupted before it ended"), Duration{0});
   }
   done_ = true;
 }
@@ -376,6 +509,8 @@ Progress Dispatcher::progress() const {
   Progress progress;
   progress.done = with_result_;
   progress.total = planned_.size();
+  progress.expected_done = expected_done_;
+  progress.expected_total = expected_total_;
   progress.counts = counts_;
   for (const auto& slot : slots_) {
     if (slot.running) progress.running.push_back(tests_[*slot.running].node_id);

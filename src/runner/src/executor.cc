@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "memory.h"
 #include "reaper.h"
 #include "worker.h"
 
@@ -29,9 +30,9 @@ class Executor {
         tests_{tests},
         options_{options},
         workers_(std::max<std::size_t>(std::min(options.workers, chunks.size()), 1)),
-        dispatcher_{tests, std::move(chunks), workers_.size(), options.limits} {}
+        dispatcher_{tests, std::move(chunks), workers_.size(), options.limits, options.handling} {}
 
-  Result<bool> run() {
+  Result<Executed> run() {
     auto reaper = Reaper::start();
     if (!reaper) return tl::unexpected(reaper.error());
     reaper_ = &*reaper;
@@ -41,10 +42,11 @@ class Executor {
       wait();
       if (take_interrupt(options_.interrupt_fd)) obey(dispatcher_.interrupt(now()));
       for (std::size_t i = 0; i < workers_.size(); ++i) serve(i);
+      weigh();
       obey(dispatcher_.on_tick(now()));
       hand_out();
     }
-    return dispatcher_.interrupted();
+    return Executed{dispatcher_.interrupted(), dispatcher_.cut_short()};
   }
 
  private:
@@ -60,6 +62,15 @@ class Executor {
       limit = std::clamp(left, std::chrono::milliseconds{0}, k_turn);
     }
     ::poll(descriptors.data(), descriptors.size(), static_cast<int>(limit.count()));
+  }
+
+  // What workers hold, several times a second: a test that takes all memory takes the machine.
+  void weigh() {
+    if (options_.limits.memory <= 0 || now() - weighed_ < k_turn) return;
+    weighed_ = now();
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i]) obey(dispatcher_.on_memory(i, resident_bytes(workers_[i]->pid()), now()));
+    }
   }
 
   void serve(std::size_t i) {
@@ -140,12 +151,13 @@ class Executor {
   std::vector<std::optional<Worker>> workers_;
   Dispatcher dispatcher_;
   Reaper* reaper_ = nullptr;
+  Instant weighed_{};
 };
 
 }  // namespace
 
-Result<bool> execute(const ProbeSetup& setup, const std::vector<CollectedTest>& tests,
-                     std::vector<Chunk> chunks, const ExecuteOptions& options) {
+Result<Executed> execute(const ProbeSetup& setup, const std::vector<CollectedTest>& tests,
+                         std::vector<Chunk> chunks, const ExecuteOptions& options) {
   return Executor{setup, tests, std::move(chunks), options}.run();
 }
 

@@ -168,19 +168,6 @@ base::Error failure_of(const ProbeSetup& setup, const Outcome& outcome,
   return cannot_start(setup, why, outcome.ended);
 }
 
-// What the bundled suite holds, so that collection can go on behind a file that kills its process.
-std::vector<std::string> bundled_files(const ProbeSetup& setup) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator{fs::path{setup.probe_path} / "crosscheck_probe" / "suite", error}) {
-    const auto name = entry.path().filename().string();
-    if (name.starts_with("test_") && name.ends_with(".py")) files.push_back(name);
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 // What one process can import: files of one base name are one module to Python.
 std::vector<std::vector<std::string>> batches_of(const std::vector<std::string>& files) {
   std::vector<std::vector<std::string>> batches(1);
@@ -277,9 +264,8 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
   Inventory inventory;
   inventory.suite = setup.suite;
   inventory.device = setup.device.name;
-  auto files = setup.suite.files;
-  if (files.empty() && setup.suite.name == "bundled") files = bundled_files(setup);
-  for (auto& batch : batches_of(files)) {
+  // All by name, so that collection can go on behind a file that kills its process.
+  for (auto& batch : batches_of(suite_files(setup))) {
     if (auto done = collect_into(inventory, setup, std::move(batch), options); !done) {
       return tl::unexpected(done.error());
     }
@@ -287,6 +273,19 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
   drop_unidentifiable(inventory);
   if (auto ordered = put_in_order(inventory); !ordered) return tl::unexpected(ordered.error());
   return inventory;
+}
+
+std::vector<std::string> suite_files(const ProbeSetup& setup) {
+  if (!setup.suite.files.empty() || setup.suite.name != "bundled") return setup.suite.files;
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry :
+       fs::directory_iterator{fs::path{setup.probe_path} / "crosscheck_probe" / "suite", error}) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("test_") && name.ends_with(".py")) files.push_back(name);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 Surroundings current_surroundings() {

@@ -170,6 +170,7 @@ Result<Event> read_finish(const json::value& root) {
   finish.message = reader.optional_text("message");
   finish.traceback = reader.optional_text("traceback");
   finish.duration = reader.seconds("seconds");
+  finish.grown = {reader.optional_integer("host_grown"), reader.optional_integer("device_grown")};
   return reader.done(std::move(finish));
 }
 

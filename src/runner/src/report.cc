@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <pugixml.hpp>
 #include <sstream>
 
+#include "crosscheck/runner/govern.h"
 #include "text.h"
 
 namespace crosscheck::runner {
@@ -144,6 +146,9 @@ std::string counts_text(const base::OutcomeCounts& counts) {
     text +=
         fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[outcome], base::to_string(outcome));
   }
+  if (counts.flaky() > 0) {
+    text += fmt::format("{}{} flaky", text.empty() ? "" : ", ", counts.flaky());
+  }
   return text.empty() ? "nothing ran" : text;
 }
 
@@ -236,26 +241,38 @@ std::string failure_line(const base::TestResult& result) {
                      line.size() > k_shown ? "…" : "");
 }
 
+std::string flaky_line(const base::Tested& test) {
+  return fmt::format("FLAKY {}: {} in attempt {}, after it had failed", test.latest->node_id,
+                     base::to_string(test.latest->outcome), test.latest->attempt);
+}
+
 std::string summary_text(const base::RunResults& run, const Files& files, bool interrupted) {
   std::string text;
   std::size_t shown = 0;
   std::size_t more = 0;
   for (const auto& test : run.tested()) {
     const auto* result = test.latest;
-    if (!needs_a_look(result->outcome)) continue;
+    if (!needs_a_look(result->outcome) && !test.flaky) continue;
     if (shown == k_failures_shown) {
       ++more;
       continue;
     }
     ++shown;
-    text += failure_line(*result) + "\n";
+    text += test.flaky ? flaky_line(test) : failure_line(*result);
+    text += '\n';
   }
   if (more > 0) text += fmt::format("and {} more\n", more);
   if (shown > 0) text += "\n";
   const auto counts = run.counts();
   text += fmt::format("{} tests in {}: {}\n", counts.total(), base::to_human(wall(run.header)),
                       counts_text(counts));
-  if (interrupted) text += "interrupted: what had ended is kept, the rest is not_run\n";
+  if (!run.header.config.empty()) text += to_text(score(run), run.header.observe);
+  if (interrupted) {
+    text += "interrupted: what had ended is kept, the rest is not_run";
+    text += files.store.empty() ? "\n" : "; the same command with --resume goes on\n";
+  } else if (run.header.interrupted) {
+    text += "a file took longer than --file-timeout allows: the rest of it is not_run\n";
+  }
   text += fmt::format("run {}", run.header.run_id);
   if (!files.store.empty()) text += " in " + files.store;
   if (!files.junit.empty()) text += ", JUnit in " + files.junit;
@@ -267,9 +284,20 @@ json::object summary_json(const base::RunResults& run, const Files& files, bool 
   const auto counts = run.counts();
   json::object numbers;
   for (const auto outcome : k_outcomes) numbers[base::to_string(outcome)] = counts[outcome];
+  numbers["flaky"] = counts.flaky();
   json::array failures;
+  json::array flaky;
+  json::array leaks;
+  for (const auto& result : run.results) {
+    if (!result.leak) continue;
+    leaks.push_back(json::object{
+        {"node_id", result.node_id}, {"host", result.leak->host}, {"device", result.leak->device}});
+  }
   for (const auto& test : run.tested()) {
     const auto* result = test.latest;
+    if (test.flaky) {
+      flaky.push_back(json::object{{"node_id", result->node_id}, {"attempts", result->attempt}});
+    }
     if (!needs_a_look(result->outcome)) continue;
     failures.push_back(json::object{{"node_id", result->node_id},
                                     {"outcome", base::to_string(result->outcome)},
@@ -283,17 +311,31 @@ json::object summary_json(const base::RunResults& run, const Files& files, bool 
   if (!files.junit.empty()) places["junit"] = files.junit;
   if (!files.results.empty()) places["results"] = files.results;
   if (!files.store.empty()) places["store"] = files.store;
-  return {{"run_id", run.header.run_id},
-          {"combination", std::move(combination)},
-          {"selection", run.header.selection},
-          {"started_at", base::to_rfc3339(run.header.started_at)},
-          {"finished_at", base::to_rfc3339(run.header.finished_at)},
-          {"seconds", static_cast<double>(wall(run.header).count()) / 1e6},
-          {"total", counts.total()},
-          {"counts", std::move(numbers)},
-          {"failures", std::move(failures)},
-          {"interrupted", interrupted},
-          {"files", std::move(places)}};
+  json::value configuration = nullptr;
+  if (!run.header.config.empty()) {
+    configuration = to_json(score(run));
+    json::array names;
+    for (const auto& file : run.header.config) names.emplace_back(file.path);
+    configuration.as_object()["files"] = std::move(names);
+    configuration.as_object()["observe"] = run.header.observe;
+  }
+  return {
+      {"run_id", run.header.run_id},
+      {"combination", std::move(combination)},
+      {"selection", run.header.selection},
+      {"started_at", base::to_rfc3339(run.header.started_at)},
+      {"finished_at", base::to_rfc3339(run.header.finished_at)},
+      {"seconds", static_cast<double>(wall(run.header).count()) / 1e6},
+      {"total", counts.total()},
+      {"counts", std::move(numbers)},
+      {"ok", run.ok()},
+      {"failures", std::move(failures)},
+      {"flaky", std::move(flaky)},
+      {"leaks", std::move(leaks)},
+      {"shard", run.header.shard.empty() ? json::value(nullptr) : json::value(run.header.shard)},
+      {"configuration", std::move(configuration)},
+      {"interrupted", interrupted},
+      {"files", std::move(places)}};
 }
 
 std::string progress_line(const Progress& progress, base::Duration elapsed, std::size_t width) {
@@ -303,9 +345,14 @@ std::string progress_line(const Progress& progress, base::Duration elapsed, std:
   if (bad > 0) text += fmt::format(", {} failed", bad);
   if (faults > 0) text += fmt::format(", {} errors", faults);
   text += ", " + base::to_human(elapsed);
-  if (progress.done > 0 && progress.done < progress.total && elapsed > std::chrono::seconds{5}) {
-    const auto left = elapsed * static_cast<std::int64_t>(progress.total - progress.done) /
-                      static_cast<std::int64_t>(progress.done);
+  const auto flaky = progress.counts.flaky();
+  if (flaky > 0) text += fmt::format(", {} flaky", flaky);
+  if (progress.expected_done.count() > 0 && progress.done < progress.total &&
+      elapsed > std::chrono::seconds{5}) {
+    const auto done = static_cast<double>(progress.expected_done.count());
+    const auto all = static_cast<double>(progress.expected_total.count());
+    const base::Duration left{
+        std::llround(static_cast<double>(elapsed.count()) * std::max(all - done, 0.0) / done)};
     text += ", about " + base::to_human(std::chrono::ceil<std::chrono::seconds>(left)) + " left";
   }
   for (std::size_t i = 0; i < progress.running.size(); ++i) {

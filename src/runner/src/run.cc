@@ -7,15 +7,20 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <fstream>
+#include <functional>
 #include <iterator>
 #include <mutex>
+#include <numeric>
+#include <set>
 #include <thread>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/runner/output.h"
 #include "crosscheck/runner/times.h"
 #include "crosscheck/store/run_store.h"
+#include "memory.h"
+#include "owner.h"
+#include "resume.h"
 
 namespace crosscheck::runner {
 namespace {
@@ -103,11 +108,18 @@ class Recorder {
 
   Result<void> begin(const base::RunHeader& header) {
     if (store_ == nullptr) return {};
-    auto id = store_->write_value([&](store::Tx& tx) { return store::begin_run(tx, header); });
+    const store::Owner owner{own_name(), base::SystemClock{}.now()};
+    auto id =
+        store_->write_value([&](store::Tx& tx) { return store::begin_run(tx, header, owner); });
     if (!id) return tl::unexpected(id.error());
-    run_ = *id;
-    thread_ = std::thread{[this] { work(); }};
+    go_on(*id);
     return {};
+  }
+
+  // With a run that is there.
+  void go_on(std::int64_t run) {
+    run_ = run;
+    thread_ = std::thread{[this] { work(); }};
   }
 
   void add(const std::vector<base::TestResult>& results) {
@@ -138,12 +150,17 @@ class Recorder {
     while (!stopping_) {
       wake_.wait_for(lock, k_batch_age,
                      [&] { return stopping_ || (!refused && waiting_.size() >= k_batch); });
-      if (stopping_ || waiting_.empty()) continue;
+      const auto now = std::chrono::steady_clock::now();
+      const bool silent = now - said_alive_ >= k_alive_every;
+      if (stopping_ || (waiting_.empty() && !silent)) continue;
       auto batch = std::exchange(waiting_, {});
       lock.unlock();
-      const auto written =
-          store_->write([&](store::Tx& tx) { return store::add_results(tx, run_, batch); });
+      const auto written = store_->write([&](store::Tx& tx) -> Result<void> {
+        if (auto added = store::add_results(tx, run_, batch); !added) return added;
+        return store::keep_alive(tx, run_, base::SystemClock{}.now());
+      });
       lock.lock();
+      if (written) said_alive_ = now;
       refused = !written;
       if (refused && !behind_) {
         waiting_.insert(waiting_.begin(), std::make_move_iterator(batch.begin()),
@@ -170,6 +187,7 @@ class Recorder {
   std::vector<base::TestResult> waiting_;
   bool behind_ = false;  // too many wait: all are added at the end
   bool stopping_ = false;
+  std::chrono::steady_clock::time_point said_alive_ = std::chrono::steady_clock::now();
 };
 
 // The first error; the others have been tried all the same.
@@ -184,34 +202,77 @@ class Errors {
   std::optional<base::Error> first_;
 };
 
-std::string memory_available_kib() {
-  std::ifstream file{"/proc/meminfo"};
-  std::string name, value, unit;
-  while (file >> name >> value) {
-    if (name == "MemAvailable:") return value;
-    std::getline(file, unit);
+std::vector<std::size_t> all_of(const std::vector<CollectedTest>& tests) {
+  std::vector<std::size_t> all(tests.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+// What is left of a selection once a configuration and a shard have had their say.
+struct Work {
+  std::vector<std::size_t> run;
+  std::vector<base::TestResult> left_out;
+  std::string shard;  // as the header has it
+};
+
+Result<Work> divide(const RunRequest& request, const std::vector<std::size_t>& selected,
+                    const PlanOptions& options) {
+  const auto& tests = request.inventory.tests;
+  const auto& governing = request.governing;
+  if (auto any = check_lists_any(tests, selected, governing, request.govern); !any) {
+    return tl::unexpected(any.error());
   }
-  return {};
+  const auto fate = fates(selected, governing, request.govern);
+  std::size_t begin = 0;
+  std::size_t end = selected.size();
+  Work work;
+  if (request.shard) {
+    // Not by recorded times: another machine's store has others.
+    auto expected = expected_times(tests, selected, {}, options);
+    for (std::size_t i = 0; i < fate.size(); ++i) {
+      if (fate[i] != Fate::run) expected[i] = base::Duration{0};
+    }
+    const auto shard = shard_of(*request.shard, tests, selected, expected, options.start_cost);
+    if (!shard) return tl::unexpected(shard.error());
+    begin = shard->begin;
+    end = shard->end;
+    work.shard = to_string(*shard);
+  }
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto test = selected[i];
+    if (fate[i] == Fate::run) {
+      work.run.push_back(test);
+    } else {
+      work.left_out.push_back(left_out(tests[test], governing.rules[test], fate[i]));
+    }
+  }
+  return work;
+}
+
+// Takes out what has a result.
+void leave_to_do(const std::vector<base::TestResult>& done, const std::vector<CollectedTest>& tests,
+                 Work& work, std::vector<base::TestResult>& broken) {
+  std::set<std::reference_wrapper<const base::TestId>, std::less<base::TestId>> known;
+  for (const auto& result : done) known.insert(result.id);
+  const auto has_result = [&](const base::TestResult& result) { return known.contains(result.id); };
+  std::erase_if(work.run, [&](std::size_t i) { return known.contains(tests[i].id); });
+  std::erase_if(work.left_out, has_result);
+  std::erase_if(broken, has_result);
 }
 
 }  // namespace
 
-bool RunReport::ok() const {
-  const auto counts = results.counts();
-  return !interrupted && counts.failures() == 0 && counts.faults() == 0;
-}
-
 std::size_t default_workers() {
   // A process that imported torch and a large test file needs up to 1 GB.
-  constexpr std::size_t k_kib_each = std::size_t{1} << 20;
-  std::size_t workers =
+  constexpr std::int64_t k_each = std::int64_t{1} << 30;
+  const auto workers =
       std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, k_most_workers);
-  std::size_t available = 0;
-  for (const char c : memory_available_kib())
-    available = available * 10 + static_cast<std::size_t>(c - '0');
-  if (available > 0) workers = std::min(workers, std::max<std::size_t>(available / k_kib_each, 1));
-  return workers;
+  const auto available = available_bytes();
+  if (available == 0) return workers;
+  return std::clamp<std::size_t>(static_cast<std::size_t>(available / k_each), 1, workers);
 }
+
+std::int64_t default_memory_limit() { return usable_bytes() / 10 * 9; }
 
 base::Combination combination_of(const RunRequest& request) {
   const auto& environment = request.environment;
@@ -249,6 +310,8 @@ Result<RunReport> run(const RunRequest& request) {
   header.combination = combination_of(request);
   header.command = request.command;
   header.selection = request.inventory.suite.name + " suite, " + request.selection.describe();
+  header.config = request.governing.files;
+  header.observe = request.govern.observe;
   header.started_at = clock.now();
   for (const auto& [name, value] : request.environment.facts) {
     header.environment.emplace_back(name, value);
@@ -259,16 +322,42 @@ Result<RunReport> run(const RunRequest& request) {
     if (!known) return tl::unexpected(known.error());
     times = std::move(*known);
   }
-  Recorder recorder{request.store};
-  if (auto begun = recorder.begin(header); !begun) return tl::unexpected(begun.error());
   PlanOptions options;
   options.workers = request.workers > 0 ? request.workers : default_workers();
-  auto chunks = plan(tests, *selected, times, options);
+  auto work = divide(request, *selected, options);
+  if (!work) return tl::unexpected(work.error());
+  header.shard = work->shard;
+  Recorder recorder{request.store};
+  auto broken = uncollected(request.inventory, request.selection);
+  // Once, of several shards.
+  if (request.shard && request.shard->index != 1) broken.clear();
+  if (request.store != nullptr) {
+    if (auto ended = end_dead_runs(*request.store, header.started_at); !ended) {
+      return tl::unexpected(ended.error());
+    }
+  }
+  if (request.resume) {
+    auto resumed = resume_run(*request.store, header, *request.resume, header.started_at);
+    if (!resumed) return tl::unexpected(resumed.error());
+    header.run_id = resumed->header.run_id;
+    header.started_at = resumed->header.started_at;
+    report.results.results = std::move(resumed->results);
+    leave_to_do(report.results.results, tests, *work, broken);
+    recorder.go_on(resumed->run);
+  } else if (auto begun = recorder.begin(header); !begun) {
+    return tl::unexpected(begun.error());
+  }
+  auto chunks = plan(tests, work->run, times, options);
 
   Display display{request.show};
   ExecuteOptions execution;
   execution.workers = options.workers;
   execution.limits = request.limits;
+  execution.handling.retries = request.retries;
+  for (const auto& rule : request.governing.rules) {
+    execution.handling.governed.push_back(rule.governed);
+  }
+  execution.handling.expected = expected_times(tests, all_of(tests), times, options);
   execution.interrupt_fd = request.interrupt_fd;
   execution.on_results = [&](std::vector<base::TestResult> results) {
     for (const auto& result : results) display.result(result);
@@ -279,15 +368,18 @@ Result<RunReport> run(const RunRequest& request) {
   };
   execution.on_progress = [&](const Progress& progress) { display.progress(progress); };
   execution.on_note = [&](const std::string& note) { display.line("note: " + note); };
-  if (auto broken = uncollected(request.inventory, request.selection); !broken.empty()) {
-    execution.on_results(std::move(broken));
+  if (request.resume) {
+    display.line(fmt::format("resuming run {}: {} tests have a result, {} are left", header.run_id,
+                             report.results.tested().size(), work->run.size()));
   }
-  const auto interrupted = execute(request.setup, tests, std::move(chunks), execution);
+  execution.on_results(std::move(broken));
+  execution.on_results(std::move(work->left_out));
+  const auto executed = execute(request.setup, tests, std::move(chunks), execution);
   display.clear();
-  if (!interrupted) return tl::unexpected(interrupted.error());
-  report.interrupted = *interrupted;
+  if (!executed) return tl::unexpected(executed.error());
+  report.interrupted = executed->interrupted;
   header.finished_at = clock.now();
-  header.interrupted = report.interrupted;
+  header.interrupted = executed->interrupted || executed->cut_short;
 
   Errors errors;
   errors.keep(write_files(report.results, files));

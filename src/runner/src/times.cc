@@ -42,6 +42,8 @@ base::Result<KnownTimes> known_times(store::Store& store, const base::Combinatio
           "SELECT t.file, t.class_name, t.method, t.variant, MAX(r.duration_us) "
           "FROM test_results r JOIN tests t ON t.id = r.test WHERE r.run = $1 "
           "AND r.outcome NOT IN ('not_run', 'environment_error', 'harness_error') "
+          // What a configuration leaves out took no time, and says nothing of what it takes.
+          "AND COALESCE(r.observed, '') <> 'not_run' "
           "GROUP BY t.file, t.class_name, t.method, t.variant",
           {run});
       if (!rows) return tl::unexpected(rows.error());

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <utility>
 
+#include "memory.h"
+
 namespace crosscheck::runner {
 namespace {
 
@@ -136,6 +138,7 @@ Result<Worker> Worker::start(const ProbeSetup& setup, std::string_view verb,
   spec.die_with_parent = true;
   auto process = base::Process::spawn(spec);
   if (!process) return tl::unexpected(process.error());
+  offer_to_oom_killer(process->pid());
   for (const auto* end : {&events->read, &out->read, &err->read}) {
     ::fcntl(end->get(), F_SETFL, O_NONBLOCK);
   }

@@ -134,6 +134,233 @@ TEST_F(DispatcherTest, WhatCannotBeStartedIsTheEnvironmentsFault) {
   for (const auto& [method, outcome] : outcomes()) EXPECT_EQ(outcome, Outcome::environment_error);
 }
 
+// The tests of one file, carried out by hand: what each start leads to is said.
+class Handled {
+ public:
+  Handled(std::size_t tests, Limits limits, Handling handling, std::size_t workers = 1)
+      : tests_(make(tests)),
+        dispatcher_{tests_, chunks(tests, workers), workers, limits, std::move(handling)} {
+    take(dispatcher_.begin(k_zero));
+  }
+  void finish(std::size_t test, Reported outcome) {
+    Finish said;
+    said.node_id = tests_[test].node_id;
+    said.outcome = outcome;
+    take(dispatcher_.on_event(0, Start{said.node_id}, now_));
+    take(dispatcher_.on_event(0, said, now_));
+  }
+  void start(std::size_t test) { take(dispatcher_.on_event(0, Start{tests_[test].node_id}, now_)); }
+  void exit(std::size_t worker = 0) { take(dispatcher_.on_exit(worker, k_ok, now_)); }
+  void pass_time(base::Duration time) {
+    now_ += time;
+    take(dispatcher_.on_tick(now_));
+  }
+  void weigh(std::int64_t bytes) { take(dispatcher_.on_memory(0, bytes, now_)); }
+  // The tests that the last process was started with; empties the list.
+  std::vector<std::size_t> spawned() { return std::exchange(spawned_, {}); }
+  std::vector<int> signals() { return std::exchange(signals_, {}); }
+  Dispatcher& dispatcher() { return dispatcher_; }
+
+ private:
+  static std::vector<CollectedTest> make(std::size_t n) {
+    std::vector<CollectedTest> tests;
+    for (std::size_t i = 0; i < n; ++i) tests.push_back(make_test("a.py", std::to_string(i)));
+    return tests;
+  }
+  static std::vector<Chunk> chunks(std::size_t n, std::size_t workers) {
+    std::vector<Chunk> all(workers, Chunk{"a.py", {}, {}});
+    for (std::size_t i = 0; i < n; ++i) all[i * workers / n].tests.push_back(i);
+    return all;
+  }
+  void take(const std::vector<Command>& commands) {
+    for (const auto& command : commands) {
+      if (const auto* spawn = std::get_if<SpawnWorker>(&command)) spawned_ = spawn->tests;
+      if (const auto* signal = std::get_if<SignalWorker>(&command)) {
+        signals_.push_back(signal->signal);
+      }
+    }
+  }
+
+  std::vector<CollectedTest> tests_;
+  Dispatcher dispatcher_;
+  Instant now_ = k_zero;
+  std::vector<std::size_t> spawned_;
+  std::vector<int> signals_;
+};
+
+Handling retries(int n) {
+  Handling handling;
+  handling.retries = n;
+  return handling;
+}
+
+TEST(Retries, RunInAProcessOfTheirOwnAndKeepEveryAttempt) {
+  Handled run{3, {}, retries(2)};
+  run.finish(0, Reported::failed);
+  run.finish(1, Reported::passed);
+  run.finish(2, Reported::failed);
+  EXPECT_EQ(run.dispatcher().progress().counts.failures(), 2);
+  run.spawned();
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(0, 2));
+  run.finish(0, Reported::passed);
+  run.finish(2, Reported::failed);
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(2));
+  run.finish(2, Reported::failed);
+  run.exit();
+  EXPECT_TRUE(run.dispatcher().done());
+  base::RunResults results;
+  results.results = run.dispatcher().take_results();
+  EXPECT_EQ(results.results.size(), 6U);
+  const auto tested = results.tested();
+  EXPECT_TRUE(tested[0].flaky);
+  EXPECT_EQ(tested[0].latest->attempt, 2);
+  EXPECT_EQ(tested[2].latest->attempt, 3);
+  EXPECT_FALSE(tested[2].flaky);
+  const auto progress = run.dispatcher().progress();
+  EXPECT_EQ(progress.counts, results.counts());
+  EXPECT_EQ(progress.done, 3U);
+}
+
+TEST(Retries, OfATestThatKillsItsProcessCostTheOthersNothing) {
+  Handled run{2, {}, retries(1)};
+  run.start(0);
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(1));
+  run.finish(1, Reported::passed);
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(0));
+  run.start(0);
+  run.exit();
+  EXPECT_TRUE(run.dispatcher().done());
+  EXPECT_EQ(run.dispatcher().take_results().size(), 3U);
+}
+
+TEST(Retries, AnInterruptLeavesTheFailureAsItIs) {
+  Handled run{1, {}, retries(1)};
+  run.finish(0, Reported::failed);
+  (void)run.dispatcher().interrupt(k_zero);
+  run.exit();
+  EXPECT_TRUE(run.dispatcher().done());
+  const auto results = run.dispatcher().take_results();
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].outcome, Outcome::failed);
+}
+
+TEST(Retries, OnlyWhatFailsAgainstItsMode) {
+  Handling handling = retries(1);
+  for (const auto mode : {base::Mode::xfail, base::Mode::xfail_strict}) {
+    handling.governed.push_back({mode, "listed", "c.yaml:7:9", Outcome::not_run});
+  }
+  Handled run{2, {}, std::move(handling)};
+  run.finish(0, Reported::failed);
+  run.finish(1, Reported::passed);
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(1));
+  run.finish(1, Reported::failed);
+  run.exit();
+  const auto results = run.dispatcher().take_results();
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_EQ(results[0].outcome, Outcome::xfailed);
+  EXPECT_EQ(results[0].governed->observed, Outcome::failed);
+  EXPECT_EQ(results[1].outcome, Outcome::failed);
+  EXPECT_EQ(results[1].governed->observed, Outcome::passed);
+  EXPECT_THAT(results[1].message, HasSubstr("c.yaml:7:9"));
+  EXPECT_EQ(results[2].outcome, Outcome::xfailed);
+}
+
+Limits file_limit(base::Duration limit) {
+  Limits limits;
+  limits.file = limit;
+  return limits;
+}
+
+TEST(FileLimit, EndsTheFileAndSaysSo) {
+  Handled run{3, file_limit(seconds{60}), retries(1)};
+  run.finish(0, Reported::failed);
+  run.start(1);
+  run.pass_time(seconds{59});
+  EXPECT_THAT(run.signals(), testing::IsEmpty());
+  run.pass_time(seconds{1});
+  EXPECT_THAT(run.signals(), testing::ElementsAre(SIGABRT));
+  run.spawned();
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::IsEmpty());
+  EXPECT_TRUE(run.dispatcher().done());
+  EXPECT_TRUE(run.dispatcher().cut_short());
+  const auto results = run.dispatcher().take_results();
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_EQ(results[1].outcome, Outcome::timed_out);
+  EXPECT_THAT(results[1].message, HasSubstr("its file did not end within 1 min 0 s"));
+  EXPECT_EQ(results[2].outcome, Outcome::not_run);
+  EXPECT_THAT(results[2].message, HasSubstr("its file may take"));
+}
+
+TEST(FileLimit, HoldsForAllProcessesOfTheFileTogether) {
+  Handled run{2, file_limit(seconds{60}), {}, 2};
+  run.start(0);
+  run.pass_time(seconds{29});
+  EXPECT_THAT(run.signals(), testing::IsEmpty());
+  run.pass_time(seconds{1});
+  EXPECT_THAT(run.signals(), testing::ElementsAre(SIGABRT, SIGABRT));
+}
+
+TEST(FileLimit, AFileThatEndsInTimeIsNotCutShort) {
+  Handled run{1, file_limit(seconds{60}), {}};
+  run.finish(0, Reported::passed);
+  run.pass_time(seconds{10});
+  run.exit();
+  EXPECT_TRUE(run.dispatcher().done());
+  EXPECT_FALSE(run.dispatcher().cut_short());
+}
+
+TEST(MemoryLimit, CostsTheTestThatRuns) {
+  Limits limits;
+  limits.memory = 1000;
+  Handled run{2, limits, {}};
+  run.start(0);
+  run.weigh(1000);
+  EXPECT_THAT(run.signals(), testing::IsEmpty());
+  run.weigh(1001);
+  EXPECT_THAT(run.signals(), testing::ElementsAre(SIGKILL));
+  run.exit();
+  EXPECT_THAT(run.spawned(), testing::ElementsAre(1));
+  const auto results = run.dispatcher().take_results();
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].outcome, Outcome::crashed);
+  EXPECT_EQ(results[0].kind, base::FailureKind::out_of_memory);
+}
+
+TEST(Leak, IsNamedBeyondItsLimit) {
+  Limits limits;
+  limits.leak = {100, 10};
+  struct Case {
+    base::Leak grown;
+    std::optional<base::Leak> leak;
+  };
+  for (const auto& [grown, leak] :
+       {Case{{99, 9}, {}}, Case{{100, 0}, base::Leak{100, 0}}, Case{{-5, 10}, base::Leak{0, 10}}}) {
+    Handled run{1, limits, {}};
+    const auto node = make_test("a.py", "0").node_id;
+    Finish said = passed(node);
+    said.grown = grown;
+    (void)run.dispatcher().on_event(0, Start{node}, k_zero);
+    (void)run.dispatcher().on_event(0, said, k_zero);
+    EXPECT_EQ(run.dispatcher().take_results().at(0).leak, leak);
+    EXPECT_EQ(run.dispatcher().take_notes().size(), leak ? 1U : 0U);
+  }
+}
+
+TEST(Progress, WeighsByWhatWasExpected) {
+  Handling handling;
+  handling.expected = {seconds{90}, seconds{10}};
+  Handled run{2, {}, std::move(handling)};
+  run.finish(0, Reported::passed);
+  EXPECT_EQ(run.dispatcher().progress().expected_done, seconds{90});
+  EXPECT_EQ(run.dispatcher().progress().expected_total, seconds{100});
+}
+
 // Workers that do anything at any time: every test still gets one result, and the number of
 // processes is bounded by the number of tests and chunks.
 TEST(DispatcherProperty, EveryTestEndsOnceWhateverWorkersDo) {

@@ -52,9 +52,9 @@ Ran run_file(const std::string& file, const std::vector<std::string>& methods, L
   };
   options.on_note = [&](const std::string& note) { ran.notes.push_back(note); };
   const auto setup = fake_probe(folder / "log");
-  const auto interrupted = execute(setup, tests, {chunk}, options);
-  EXPECT_TRUE(interrupted) << interrupted.error().message;
-  ran.interrupted = interrupted.value_or(false);
+  const auto executed = execute(setup, tests, {chunk}, options);
+  EXPECT_TRUE(executed) << executed.error().message;
+  ran.interrupted = executed && executed->interrupted;
   ran.log = read_text(folder / "log");
   EXPECT_EQ(ran.results.size(), methods.size());
   return ran;
@@ -101,30 +101,49 @@ TEST_P(Misbehaviour, CostsOneTest) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Misbehaviour,
-    testing::Values(Case{"nothing", Outcome::passed, 1, ""},
-                    Case{"fails", Outcome::failed, 1, "Scalars"},
-                    Case{"unknown", Outcome::passed, 1, ""},
-                    Case{"flood_32", Outcome::passed, 1, ""},
-                    Case{"missing", Outcome::harness_error, 1, "no longer collects it"},
-                    Case{"unfinished", Outcome::harness_error, 1, "without saying how it ended"},
-                    Case{"twice", Outcome::passed, 1, ""},
-                    Case{"signal_4", Outcome::crashed, 2, "signal 4 (SIGILL)"},
-                    Case{"signal_6", Outcome::crashed, 2, "signal 6 (SIGABRT)"},
-                    Case{"signal_7", Outcome::crashed, 2, "signal 7 (SIGBUS)"},
-                    Case{"signal_8", Outcome::crashed, 2, "signal 8 (SIGFPE)"},
-                    Case{"signal_9", Outcome::crashed, 2, "signal 9 (SIGKILL)"},
-                    Case{"signal_11", Outcome::crashed, 2, "signal 11 (SIGSEGV)"},
-                    Case{"signal_15", Outcome::crashed, 2, "signal 15 (SIGTERM)"},
-                    Case{"exit_0", Outcome::crashed, 2, "exit 0"},
-                    Case{"exit_7", Outcome::crashed, 2, "exit 7"},
-                    Case{"truncated", Outcome::crashed, 2, "exit 0"},
-                    Case{"early", Outcome::crashed, 2, "exit 0"},
-                    Case{"internal", Outcome::harness_error, 2, "the plugin broke"},
-                    Case{"garbage", Outcome::harness_error, 2, "this is not JSON"},
-                    Case{"binary", Outcome::harness_error, 2, "not a line of the probe"},
-                    Case{"endless", Outcome::harness_error, 2, "not a line of the probe"},
-                    Case{"after_11", Outcome::passed, 2, ""}),
+    testing::Values(
+        Case{"nothing", Outcome::passed, 1, ""}, Case{"fails", Outcome::failed, 1, "Scalars"},
+        Case{"unknown", Outcome::passed, 1, ""}, Case{"flood_32", Outcome::passed, 1, ""},
+        Case{"missing", Outcome::harness_error, 1, "no longer collects it"},
+        Case{"unfinished", Outcome::harness_error, 1, "without saying how it ended"},
+        Case{"twice", Outcome::passed, 1, ""},
+        Case{"signal_4", Outcome::crashed, 2, "signal 4 (SIGILL)"},
+        Case{"signal_6", Outcome::crashed, 2, "signal 6 (SIGABRT)"},
+        Case{"signal_7", Outcome::crashed, 2, "signal 7 (SIGBUS)"},
+        Case{"signal_8", Outcome::crashed, 2, "signal 8 (SIGFPE)"},
+        Case{"signal_9", Outcome::crashed, 2, "signal 9 (SIGKILL)"},
+        Case{"signal_11", Outcome::crashed, 2, "signal 11 (SIGSEGV)"},
+        Case{"signal_15", Outcome::crashed, 2, "signal 15 (SIGTERM)"},
+        Case{"exit_0", Outcome::crashed, 2, "exit 0"},
+        Case{"exit_7", Outcome::crashed, 2, "exit 7"},
+        Case{"truncated", Outcome::crashed, 2, "exit 0"},
+        Case{"early", Outcome::crashed, 2, "exit 0"},
+        Case{"internal", Outcome::harness_error, 2, "the plugin broke"},
+        Case{"garbage", Outcome::harness_error, 2, "this is not JSON"},
+        Case{"binary", Outcome::harness_error, 2, "not a line of the probe"},
+        Case{"endless", Outcome::harness_error, 2, "not a line of the probe"},
+        Case{"folder", Outcome::passed, 1, ""}, Case{"mute", Outcome::passed, 1, ""},
+        Case{"descriptors", Outcome::passed, 1, ""}, Case{"deaf", Outcome::passed, 1, ""},
+        Case{"forks_20", Outcome::passed, 1, ""}, Case{"after_11", Outcome::passed, 2, ""}),
     [](const auto& instance) { return std::string{instance.param.method}; });
+
+TEST(Executor, ATestThatTakesAllMemoryCostsOneTest) {
+  auto limits = short_limits();
+  limits.memory = std::int64_t{256} << 20;
+  const auto ran = run_file("test_a.py", {"before", "hog", "later"}, limits);
+  EXPECT_EQ(ran.results.at("hog").outcome, Outcome::crashed);
+  EXPECT_EQ(ran.results.at("hog").kind, base::FailureKind::out_of_memory);
+  EXPECT_THAT(ran.results.at("hog").message, HasSubstr("256 MiB"));
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+}
+
+TEST(Executor, ALeakIsNamed) {
+  const auto ran = run_file("test_a.py", {"grows_511", "grows_512"}, short_limits());
+  EXPECT_FALSE(ran.results.at("grows_511").leak);
+  EXPECT_EQ(ran.results.at("grows_512").leak, (base::Leak{std::int64_t{512} << 20, 0}));
+  EXPECT_THAT(ran.notes, testing::ElementsAre(
+                             testing::EndsWith("in use than before: 512 MiB of the process")));
+}
 
 TEST(Executor, AHangCostsOneTest) {
   auto limits = short_limits();
@@ -259,9 +278,9 @@ TEST(Executor, AnInterruptStopsTheWorkersAndKeepsWhatEnded) {
     if (pressed || progress.running.empty() || progress.running[0] != tests[1].node_id) return;
     pressed = ::write(pipe->write.get(), "x", 1) == 1;
   };
-  const auto interrupted = execute(fake_probe(), tests, {{"a.py", {0, 1, 2}, {}}}, options);
-  ASSERT_TRUE(interrupted);
-  EXPECT_TRUE(*interrupted);
+  const auto executed = execute(fake_probe(), tests, {{"a.py", {0, 1, 2}, {}}}, options);
+  ASSERT_TRUE(executed);
+  EXPECT_TRUE(executed->interrupted);
   EXPECT_THAT(outcomes, testing::UnorderedElementsAre(testing::Pair("before", Outcome::passed),
                                                       testing::Pair("hang", Outcome::not_run),
                                                       testing::Pair("later", Outcome::not_run)));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <pugixml.hpp>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/store/faulty_store.h"
+#include "crosscheck/store/run_store.h"
 #include "support.h"
 
 namespace crosscheck::runner {
@@ -120,6 +122,212 @@ TEST_F(RunTest, IsOkWhenNothingFailed) {
   const auto report = run(request({"a", "b"}));
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->ok());
+}
+
+Rule rule(base::Mode mode, const std::string& basis = "listed") {
+  Rule made;
+  made.governed = {mode, basis, "c.yaml:7:9", Outcome::not_run};
+  made.reason = "because";
+  return made;
+}
+
+TEST_F(RunTest, AConfigurationSaysWhatOutcomesMean) {
+  using enum base::Mode;
+  auto asked = request({"a", "fails", "signal_11", "b", "c", "d"});
+  asked.governing.files = {{"c.yaml", "d16e57"}};
+  asked.governing.rules = {
+      rule(mandatory_success), rule(xfail), rule(xfail_strict), rule(xfail), rule(skip),
+      rule(skip, "ungoverned")};
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->ok());
+  EXPECT_THAT(stored(report->results.header.run_id),
+              testing::ElementsAre(testing::Pair("not_run", 1), testing::Pair("passed", 1),
+                                   testing::Pair("skipped", 1), testing::Pair("xfailed", 2),
+                                   testing::Pair("xpassed", 1)));
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_file((folder_ / "junit.xml").c_str()));
+  EXPECT_EQ(attribute(document.child("testsuites"), "skipped"), "4");
+  const auto crashed = document.select_node("//testcase[starts-with(@name,'signal_11')]").node();
+  EXPECT_EQ(attribute(crashed.child("skipped"), "type"), "xfailed");
+  EXPECT_EQ(attribute(crashed.select_node("properties/property[@name='observed']").node(), "value"),
+            "crashed");
+  EXPECT_EQ(attribute(crashed.select_node("properties/property[@name='place']").node(), "value"),
+            "c.yaml:7:9");
+  const auto text = summary_text(report->results, {}, false);
+  EXPECT_THAT(text, HasSubstr("1 must pass: 1 passed\n2 may fail: 1 passed, 1 failed\n"));
+}
+
+TEST_F(RunTest, ObservingRunsAllAndFailsOnlyByWhatIsPromised) {
+  using enum base::Mode;
+  auto asked = request({"a", "fails", "signal_11"});
+  asked.governing.files = {{"c.yaml", "d16e57"}};
+  asked.governing.rules = {rule(skip), rule(skip, "unlisted"), rule(skip, "ungoverned")};
+  asked.govern.observe = true;
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_TRUE(report->ok());
+  EXPECT_TRUE(report->results.header.observe);
+  EXPECT_THAT(stored(report->results.header.run_id),
+              testing::ElementsAre(testing::Pair("xfailed", 2), testing::Pair("xpassed", 1)));
+  asked.governing.rules[1] = rule(mandatory_success);
+  const auto promised = run(asked);
+  ASSERT_TRUE(promised);
+  EXPECT_FALSE(promised->ok());
+}
+
+TEST_F(RunTest, AConfigurationThatListsNothingIsRefusedBeforeAnythingIsWritten) {
+  auto asked = request({"a"});
+  asked.governing.rules = {rule(base::Mode::skip, "unlisted")};
+  const auto report = run(asked);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().fault, base::Fault::invalid_input);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "junit.xml"));
+}
+
+// Rows 3, 4 and 11 in small: attempts are results of their own, and flaky is not passed.
+TEST_F(RunTest, APassAfterAFailureIsFlakyInEveryReport) {
+  auto asked = request({"a", "flaky", "fails"});
+  asked.setup = fake_probe(folder_ / "log");
+  asked.retries = 1;
+  const auto report = run(asked);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->results.results.size(), 5U);
+  EXPECT_EQ(report->results.counts().flaky(), 1);
+  EXPECT_EQ(report->results.counts()[Outcome::passed], 1);
+  EXPECT_FALSE(report->ok());  // by the one that fails
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_file((folder_ / "junit.xml").c_str()));
+  EXPECT_EQ(document.select_nodes("//testcase").size(), 3U);
+  const auto flaky = document.select_node("//testcase[starts-with(@name,'flaky')]").node();
+  EXPECT_THAT(attribute(flaky.child("flakyFailure"), "message"), HasSubstr("not yet"));
+  EXPECT_FALSE(flaky.child("failure"));
+  const auto fails = document.select_node("//testcase[starts-with(@name,'fails')]").node();
+  EXPECT_TRUE(fails.child("failure") && fails.child("rerunFailure"));
+  const auto text = summary_text(report->results, {}, false);
+  EXPECT_THAT(text, HasSubstr("FLAKY test_a.py::TestX::flaky: passed in attempt 2"));
+  EXPECT_THAT(text, HasSubstr("1 passed, 1 failed, 1 flaky"));
+  EXPECT_EQ(summary_json(report->results, {}, false).at("counts").at("flaky"), 1);
+}
+
+TEST_F(RunTest, ShardsHoldEveryTestOnceAndBrokenFilesInTheFirst) {
+  std::map<std::string, int> seen;
+  for (std::size_t index = 1; index <= 3; ++index) {
+    auto asked = request({"a", "b", "c", "d", "e"});
+    asked.inventory.errors = {{"test_broken.py", "SyntaxError", "invalid syntax", ""}};
+    asked.shard = ShardRequest{index, 3, {}};
+    const auto report = run(asked);
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_THAT(report->results.header.shard, testing::StartsWith(std::to_string(index) + "/3:"));
+    for (const auto& result : report->results.results) ++seen[result.id.method];
+  }
+  EXPECT_THAT(seen, testing::ElementsAre(testing::Pair("(collection)", 1), testing::Pair("a", 1),
+                                         testing::Pair("b", 1), testing::Pair("c", 1),
+                                         testing::Pair("d", 1), testing::Pair("e", 1)));
+}
+
+// What an interrupted run leaves, made by hand: its first test has a result.
+class ResumeTest : public RunTest {
+ protected:
+  RunRequest resuming(const std::string& id = "") {
+    auto asked = request({"a", "fails", "c"});
+    asked.resume = id;
+    return asked;
+  }
+  // As a process would that died behind its first test.
+  std::string leave_unfinished(const store::Owner& owner, bool interrupted = false) {
+    auto asked = request({"a", "fails", "c"});
+    base::RunHeader header;
+    header.run_id = "r1";
+    header.combination = combination_of(asked);
+    header.selection = "bundled suite, all tests";
+    header.started_at = base::from_micros(1'000'000);
+    base::TestResult done;
+    done.id = asked.inventory.tests[0].id;
+    done.node_id = asked.inventory.tests[0].node_id;
+    done.outcome = Outcome::passed;
+    done.message = "kept";
+    base::TestResult not_run;
+    not_run.id = asked.inventory.tests[2].id;
+    not_run.outcome = Outcome::not_run;
+    const auto written = store_->write([&](store::Tx& tx) -> base::Result<void> {
+      const auto id = store::begin_run(tx, header, owner);
+      if (!id) return tl::unexpected(id.error());
+      if (auto added = store::add_results(tx, *id, std::vector{done, not_run}); !added)
+        return added;
+      header.interrupted = true;
+      return interrupted ? store::finish_run(tx, *id, header) : base::Result<void>{};
+    });
+    EXPECT_TRUE(written) << written.error().message;
+    return header.run_id;
+  }
+  std::string stored_text(const std::string& sql) {
+    std::string text;
+    const auto read = store_->read([&](store::Tx& tx) -> base::Result<void> {
+      auto rows = tx.query(sql);
+      if (!rows) return tl::unexpected(rows.error());
+      for (const auto& row : *rows) text += row.optional_text(0).value_or("-") + " ";
+      return {};
+    });
+    EXPECT_TRUE(read) << read.error().message;
+    return text;
+  }
+  const store::Owner dead_{"another-boot/pid:[1] 7 8", base::from_micros(2'000'000)};
+};
+
+TEST_F(ResumeTest, RunsOnlyWhatHasNoResultAndEndsAsOneRun) {
+  for (const auto& [id, interrupted] :
+       {std::pair{std::string{}, false}, {std::string{"r1"}, true}}) {
+    SetUp();
+    leave_unfinished(interrupted ? store::Owner{} : dead_, interrupted);
+    const auto report = run(resuming(id));
+    ASSERT_TRUE(report) << report.error().message;
+    const auto& results = report->results.results;
+    ASSERT_EQ(results.size(), 3U);
+    EXPECT_EQ(results[0].message, "kept");
+    EXPECT_EQ(results[1].outcome, Outcome::failed);
+    EXPECT_EQ(results[2].outcome, Outcome::passed);
+    EXPECT_EQ(report->results.header.run_id, "r1");
+    EXPECT_EQ(report->results.header.started_at, base::from_micros(1'000'000));
+    EXPECT_EQ(stored_text("SELECT ended FROM runs"), "complete ");
+    EXPECT_THAT(stored("r1"),
+                testing::ElementsAre(testing::Pair("failed", 1), testing::Pair("passed", 2)));
+    store_.reset();
+    std::filesystem::remove(folder_ / "c.db");
+  }
+}
+
+TEST_F(ResumeTest, RefusesWhatIsAnothersOrGoesOn) {
+  const auto why = [&](const RunRequest& asked) {
+    const auto report = run(asked);
+    return report ? "nothing" : report.error().message;
+  };
+  EXPECT_EQ(why(resuming()), "there is no unfinished run of this subject and selection");
+  EXPECT_EQ(why(resuming("r1")), "there is no unfinished run r1");
+  leave_unfinished({"another-boot/pid:[1] 7 8", base::SystemClock{}.now()});
+  EXPECT_EQ(why(resuming()), "run r1 still goes on");
+  auto other = resuming("r1");
+  other.selection.quick = true;
+  other.inventory.tests[0].quick = true;
+  EXPECT_EQ(why(other),
+            "run r1 cannot be resumed: the selection was bundled suite, all tests and is bundled "
+            "suite, quick set");
+  other = resuming("r1");
+  other.backend_revision = "abc";
+  EXPECT_EQ(why(other), "run r1 cannot be resumed: the backend's revision was unknown and is abc");
+  EXPECT_EQ(stored_text("SELECT ended FROM runs"), "- ");
+}
+
+TEST_F(ResumeTest, ARunWhoseProcessDiedIsEndedByTheNext) {
+  leave_unfinished(dead_);
+  ASSERT_TRUE(run(request({"a"})));
+  EXPECT_EQ(stored_text("SELECT ended FROM runs ORDER BY started_at"), "died complete ");
+  EXPECT_EQ(stored_text("SELECT counts FROM runs ORDER BY started_at LIMIT 1"),
+            R"({"not_run":1,"passed":1} )");
+  // It can still be resumed.
+  const auto report = run(resuming("r1"));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->results.results.size(), 3U);
 }
 
 TEST_F(RunTest, RefusesAnotherTorchBeforeAnythingIsWritten) {
@@ -355,6 +563,8 @@ TEST(Progress, FitsTheTerminal) {
   Progress progress;
   progress.done = 10;
   progress.total = 40;
+  progress.expected_done = std::chrono::seconds{10};
+  progress.expected_total = std::chrono::seconds{40};
   progress.counts.add(Outcome::failed, 2);
   progress.running = {"test_é.py::T::t", "test_b.py::T::u"};
   const auto line = progress_line(progress, std::chrono::seconds{30}, 200);

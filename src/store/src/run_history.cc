@@ -56,6 +56,7 @@ constexpr std::string_view k_result_columns =
     "t.attempt, t.outcome, t.kind, t.fingerprint, t.node_id, "
     "CASE WHEN t.fingerprint = '' THEN '' ELSE t.message END, t.mismatch, t.duration_us, t.mode, "
     "t.basis, t.place, t.observed";
+constexpr std::size_t k_result_column_count = 12;
 
 base::TestResult read_result(const Row& row, std::size_t first) {
   base::TestResult result;
@@ -160,18 +161,48 @@ Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
   return runs;
 }
 
-Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run) {
-  const auto rows = tx.query("SELECT x.file, x.class_name, x.method, x.variant, " +
-                                 std::string{k_result_columns} +
-                                 " FROM test_results t JOIN tests x ON x.id = t.test "
-                                 "WHERE t.run = $1 ORDER BY t.test, t.attempt",
-                             {run});
+Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, std::size_t most) {
+  const auto rows =
+      tx.query("SELECT " + std::string{k_run_columns} +
+                   ", r.owner, r.alive_at FROM runs r JOIN combinations c ON c.digest = "
+                   "r.combination WHERE r.repo_key = '' AND r.imported = 0 AND "
+                   "(r.owner IS NOT NULL OR r.ended IN ('interrupted', 'died')) "
+                   "ORDER BY r.started_at DESC, r.run_key DESC LIMIT $1",
+               {static_cast<std::int64_t>(most)});
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<UnfinishedRun> runs;
+  for (const Row& row : *rows) {
+    runs.push_back({read_run(row),
+                    {row.optional_text(k_run_column_count).value_or(""),
+                     row.optional_time(k_run_column_count + 1).value_or(base::Time{})}});
+  }
+  return runs;
+}
+
+Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run, Texts texts) {
+  const bool whole = texts == Texts::whole;
+  const auto rows =
+      tx.query("SELECT x.file, x.class_name, x.method, x.variant, " +
+                   std::string{k_result_columns} + (whole ? ", t.message, t.detail, t.leak" : "") +
+                   " FROM test_results t JOIN tests x ON x.id = t.test "
+                   "WHERE t.run = $1 ORDER BY t.test, t.attempt",
+               {run});
   if (!rows) return tl::unexpected(rows.error());
   std::vector<base::TestResult> results;
   results.reserve(rows->size());
   for (const Row& row : *rows) {
     results.push_back(read_result(row, 4));
-    results.back().id = read_test(row, 0);
+    base::TestResult& result = results.back();
+    result.id = read_test(row, 0);
+    if (!whole) continue;
+    constexpr std::size_t k_texts = 4 + k_result_column_count;
+    result.message = row.text(k_texts);
+    result.detail = row.text(k_texts + 1);
+    if (const auto leak = base::parse_json(row.optional_text(k_texts + 2).value_or(""), "leak");
+        leak && leak->is_object()) {
+      result.leak = {base::require_int(*leak, "host").value_or(0),
+                     base::require_int(*leak, "device").value_or(0)};
+    }
   }
   return results;
 }

@@ -117,7 +117,7 @@ Result<void> add_chunk(Tx& tx, std::int64_t run, std::span<const base::TestResul
 
 // The new run's id; nothing when there is one of that id.
 Result<std::optional<std::int64_t>> insert_run(Tx& tx, const base::RunHeader& header,
-                                               const ResultFile& file) {
+                                               const ResultFile& file, const Owner& owner) {
   const base::Combination& combination = header.combination;
   const std::string digest = combination.digest();
   auto known = tx.execute(
@@ -128,45 +128,23 @@ Result<std::optional<std::int64_t>> insert_run(Tx& tx, const base::RunHeader& he
   if (!known) return tl::unexpected(known.error());
   auto rows = tx.query(
       "INSERT INTO runs (repo_key, run_key, results_digest, combination, command, selection, "
-      "environment, started_at, config, observe, shard, imported) "
-      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) "
+      "environment, started_at, config, observe, shard, imported, owner, alive_at) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) "
       "ON CONFLICT DO NOTHING RETURNING id",
       {file.repo_key, header.run_id,
        file.digest.empty() ? std::nullopt : std::optional{file.digest}, digest,
        to_json(header.command), header.selection, to_json(header.environment), header.started_at,
        to_json(header.config), std::int64_t{header.observe},
        header.shard.empty() ? std::nullopt : std::optional{header.shard},
-       std::int64_t{header.imported}});
+       std::int64_t{header.imported}, owner.name.empty() ? std::nullopt : std::optional{owner.name},
+       owner.name.empty() ? std::nullopt : std::optional{owner.alive_at}});
   if (!rows) return tl::unexpected(rows.error());
   if (rows->empty()) return std::nullopt;
   return rows->front().integer(0);
 }
 
-}  // namespace
-
-Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header) {
-  auto begun = insert_run(tx, header, {});
-  if (!begun) return tl::unexpected(begun.error());
-  if (!*begun) return fail(Fault::conflict, "there is a run '" + header.run_id + "' already");
-  return **begun;
-}
-
-Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestResult> rest) {
-  // Few sizes, so that an engine prepares few statements; large ones first, for few round trips.
-  for (const std::size_t size : {std::size_t{64}, std::size_t{8}, std::size_t{1}}) {
-    if (rest.size() < size) continue;
-    const std::string tests_sql = insert_tests_sql(size);
-    const std::string results_sql = insert_results_sql(size);
-    for (; rest.size() >= size; rest = rest.subspan(size)) {
-      if (auto done = add_chunk(tx, run, rest.first(size), tests_sql, results_sql); !done) {
-        return done;
-      }
-    }
-  }
-  return {};
-}
-
-Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header) {
+// The numbers of the latest attempts, as JSON.
+Result<std::string> count_results(Tx& tx, std::int64_t run) {
   auto rows = tx.query(
       "SELECT outcome, flaky, COUNT(*) FROM (SELECT outcome, CASE WHEN attempt > 1 AND EXISTS "
       "(SELECT 1 FROM test_results AS earlier WHERE earlier.run = result.run AND "
@@ -187,17 +165,79 @@ Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header)
       counts.add(outcome, row.integer(2));
     }
   }
-  auto changed = tx.execute(
-      "UPDATE runs SET finished_at = $2, counts = $3, ended = $4, owner = NULL WHERE id = $1",
-      {run, header.finished_at, base::canonical_json(base::to_json(counts)),
-       header.interrupted ? "interrupted" : "complete"});
+  return base::canonical_json(base::to_json(counts));
+}
+
+Result<void> found(const Result<std::int64_t>& changed, std::int64_t run) {
   if (!changed) return tl::unexpected(changed.error());
   if (*changed == 0) return fail(Fault::not_found, "there is no run " + std::to_string(run));
   return {};
 }
 
+}  // namespace
+
+Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header, const Owner& owner) {
+  auto begun = insert_run(tx, header, {}, owner);
+  if (!begun) return tl::unexpected(begun.error());
+  if (!*begun) return fail(Fault::conflict, "there is a run '" + header.run_id + "' already");
+  return **begun;
+}
+
+Result<void> keep_alive(Tx& tx, std::int64_t run, base::Time now) {
+  auto said = tx.execute("UPDATE runs SET alive_at = $2 WHERE id = $1", {run, now});
+  if (!said) return tl::unexpected(said.error());
+  return {};
+}
+
+Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from, const Owner& to) {
+  auto taken = tx.execute(
+      "UPDATE runs SET owner = $2, alive_at = $3, ended = NULL, finished_at = NULL "
+      "WHERE id = $1 AND COALESCE(owner, '') = $4 AND COALESCE(alive_at, 0) = $5",
+      {run, to.name, to.alive_at, from.name, from.alive_at});
+  if (!taken) return tl::unexpected(taken.error());
+  if (*taken == 0) return false;
+  auto cleared =
+      tx.execute("DELETE FROM test_results WHERE run = $1 AND outcome = 'not_run'", {run});
+  if (!cleared) return tl::unexpected(cleared.error());
+  return true;
+}
+
+Result<void> end_dead_run(Tx& tx, std::int64_t run) {
+  auto counts = count_results(tx, run);
+  if (!counts) return tl::unexpected(counts.error());
+  return found(tx.execute("UPDATE runs SET finished_at = COALESCE(alive_at, started_at), "
+                          "counts = $2, ended = 'died', owner = NULL WHERE id = $1",
+                          {run, *counts}),
+               run);
+}
+
+Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestResult> rest) {
+  // Few sizes, so that an engine prepares few statements; large ones first, for few round trips.
+  for (const std::size_t size : {std::size_t{64}, std::size_t{8}, std::size_t{1}}) {
+    if (rest.size() < size) continue;
+    const std::string tests_sql = insert_tests_sql(size);
+    const std::string results_sql = insert_results_sql(size);
+    for (; rest.size() >= size; rest = rest.subspan(size)) {
+      if (auto done = add_chunk(tx, run, rest.first(size), tests_sql, results_sql); !done) {
+        return done;
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header) {
+  auto counts = count_results(tx, run);
+  if (!counts) return tl::unexpected(counts.error());
+  return found(tx.execute("UPDATE runs SET finished_at = $2, counts = $3, ended = $4, owner = NULL "
+                          "WHERE id = $1",
+                          {run, header.finished_at, *counts,
+                           header.interrupted ? "interrupted" : "complete"}),
+               run);
+}
+
 Result<Import> begin_import(Tx& tx, const base::RunHeader& header, const ResultFile& file) {
-  auto begun = insert_run(tx, header, file);
+  auto begun = insert_run(tx, header, file, {});
   if (!begun) return tl::unexpected(begun.error());
   if (*begun) return Import{**begun, false};
   auto rows = tx.query(

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "crosscheck/base/json.h"
+#include "crosscheck/store/run_history.h"
 #include "harness.h"
 
 namespace crosscheck::store::testing {
@@ -125,6 +126,56 @@ TEST_P(RunStore, KeepsWhatAConfigurationSays) {
   EXPECT_EQ(rows.at(1).text(2), "tests.yaml:7:9");
   EXPECT_EQ(rows.at(1).text(3), "crashed");
   EXPECT_EQ(rows.at(1).text(4), R"({"device":4,"host":300})");
+}
+
+TEST_P(RunStore, AnUnfinishedRunIsTakenOverOnce) {
+  const RunResults run = make_run("r1", 0);
+  const Owner first{"host/ns 7 8", base::from_micros(2'000'000)};
+  const Owner second{"host/ns 9 9", base::from_micros(3'000'000)};
+  const auto unfinished = [&] {
+    auto runs = store().read_value([](Tx& tx) { return unfinished_runs(tx, 10); });
+    EXPECT_TRUE(runs);
+    return runs.value_or(std::vector<UnfinishedRun>{});
+  };
+  auto id = store().write_value([&](Tx& tx) { return begin_run(tx, run.header, first); });
+  ASSERT_OK(id);
+  EXPECT_OK(store().write([&](Tx& tx) {
+    return add_results(tx, *id, std::vector{result(1), result(2, 1, Outcome::not_run)});
+  }));
+  ASSERT_EQ(unfinished().size(), 1U);
+  EXPECT_EQ(unfinished()[0].owner, first);
+  EXPECT_EQ(unfinished()[0].run.header.run_id, "r1");
+  const auto take = [&](const Owner& from) {
+    return store().write_value([&](Tx& tx) { return take_over_run(tx, *id, from, second); });
+  };
+  EXPECT_EQ(take({}), false);
+  EXPECT_EQ(take(first), true);
+  EXPECT_EQ(take(first), false);
+  EXPECT_EQ(count("test_results"), 1);
+  EXPECT_OK(
+      store().write([&](Tx& tx) { return keep_alive(tx, *id, base::from_micros(4'000'000)); }));
+  EXPECT_EQ(unfinished()[0].owner.alive_at, base::from_micros(4'000'000));
+  EXPECT_OK(store().write([&](Tx& tx) { return end_dead_run(tx, *id); }));
+  EXPECT_EQ(text("SELECT ended FROM runs"), "died");
+  EXPECT_EQ(text("SELECT counts FROM runs"), R"({"passed":1})");
+  EXPECT_EQ(query("SELECT finished_at FROM runs").at(0).time(0), base::from_micros(4'000'000));
+  EXPECT_EQ(unfinished()[0].owner.name, "");
+  EXPECT_EQ(take({"", base::from_micros(4'000'000)}), true);
+  auto ended = run.header;
+  EXPECT_OK(store().write([&](Tx& tx) { return finish_run(tx, *id, ended); }));
+  EXPECT_TRUE(unfinished().empty());
+  EXPECT_FAULT(store().write([](Tx& tx) { return end_dead_run(tx, 77); }), Fault::not_found);
+}
+
+TEST_P(RunStore, ReadsResultsBackWhole) {
+  RunResults run = make_run("r1", 1);
+  run.results.push_back(result(2, 1, Outcome::failed));
+  run.results[1].leak = base::Leak{300, 4};
+  run.results[0].message = "skipped for a reason";
+  ASSERT_OK(import(run, "d1"));
+  const auto read = store().read_value([](Tx& tx) { return read_results(tx, 1, Texts::whole); });
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, run.results);
 }
 
 // The store counts as the file does.

@@ -119,6 +119,10 @@ struct MergedRun {
   friend auto operator<=>(const MergedRun&, const MergedRun&) = default;
 };
 
+// Whether a run cannot be called good because of it: it failed, or met a fault and is not one that
+// may fail anyway.
+[[nodiscard]] bool breaks(const TestResult& result);
+
 struct RunHeader {
   static constexpr int k_schema = 1;
   std::string run_id = {};
@@ -150,6 +154,8 @@ struct RunResults {
   // Each test, in the order in which they first come. They point into `results`.
   [[nodiscard]] std::vector<Tested> tested() const;
   [[nodiscard]] OutcomeCounts counts() const;
+  // Whether all was run that was to be, and nothing breaks it. Flaky tests do not.
+  [[nodiscard]] bool ok() const;
 };
 
 // Names to numbers, without those that are 0; "flaky" among them. Other names are passed over.

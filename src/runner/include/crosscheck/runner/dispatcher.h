@@ -30,6 +30,16 @@ struct Limits {
   base::Duration exit =
       std::chrono::seconds{30};  // from the end, or a closed pipe, to the process's exit
   base::Duration grace = std::chrono::seconds{2};  // from the first signal to SIGKILL
+  base::Duration file{0};   // that one file may take, all its processes together; 0: no limit
+  std::int64_t memory = 0;  // bytes that a process may hold; 0: no limit
+  base::Leak leak{std::int64_t{512} << 20, std::int64_t{512} << 20};  // growth that is named
+};
+
+// What is done about results beside keeping them.
+struct Handling {
+  int retries = 0;                       // further attempts of a test that failed
+  std::vector<base::Governed> governed;  // of the tests, in their order; none: no configuration
+  std::vector<base::Duration> expected;  // likewise, for the estimate; none: every test the same
 };
 
 // What the dispatcher asks to be done.
@@ -58,19 +68,22 @@ struct Ended {
 struct Progress {
   std::size_t done = 0;
   std::size_t total = 0;
+  base::Duration expected_done{0};  // of what is done, and of all, as it was expected
+  base::Duration expected_total{0};
   base::OutcomeCounts counts;
   std::vector<std::string> running;  // node ids, by worker
 };
 
 // Decides what workers do. Takes what happened and the time, returns commands; has no effects and
 // knows no processes. Every planned test gets exactly one result a started attempt, whatever
-// happens. A process that ends early is replaced only if it brought at least one test to a result,
-// so that nothing loops.
+// happens; where it fails and may be tried again, that is done in a process of its file that begins
+// when the first has ended. A process that ends early is replaced only if it brought at least one
+// test to a result, so that nothing loops.
 class Dispatcher {
  public:
   // `tests` must outlive it.
   Dispatcher(const std::vector<CollectedTest>& tests, std::vector<Chunk> chunks,
-             std::size_t workers, Limits limits);
+             std::size_t workers, Limits limits, Handling handling = {});
 
   // The commands to begin with.
   [[nodiscard]] std::vector<Command> begin(Instant now);
@@ -83,6 +96,8 @@ class Dispatcher {
   [[nodiscard]] std::vector<Command> on_exit(std::size_t worker, const Ended& ended, Instant now);
   [[nodiscard]] std::vector<Command> on_spawn_failed(std::size_t worker, const base::Error& error,
                                                      Instant now);
+  // A process holds so many bytes of memory.
+  [[nodiscard]] std::vector<Command> on_memory(std::size_t worker, std::int64_t bytes, Instant now);
   [[nodiscard]] std::vector<Command> on_tick(Instant now);
   // First: ask to end, then kill; nothing new begins. Second: kill.
   [[nodiscard]] std::vector<Command> interrupt(Instant now);
@@ -92,6 +107,8 @@ class Dispatcher {
   // No worker is left and none will be started. Tests that were not reached then have results.
   [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] bool interrupted() const { return interrupted_; }
+  // A file's limit kept tests from being run.
+  [[nodiscard]] bool cut_short() const { return cut_short_; }
 
   // Results since the last call.
   [[nodiscard]] std::vector<base::TestResult> take_results();
@@ -104,6 +121,8 @@ class Dispatcher {
   enum class Reason : std::uint8_t {
     died,
     test_limit,
+    file_limit,
+    memory_limit,
     other_limit,
     garbage,
     pipe_closed,
@@ -114,6 +133,8 @@ class Dispatcher {
     Instant deadline{};
     std::string file;
     std::vector<std::size_t> tests;
+    Instant began{};
+    std::vector<std::size_t> again;  // that failed, and are to be tried once more
     std::optional<std::size_t> running;
     Instant running_since{};
     bool progressed = false;
@@ -127,6 +148,11 @@ class Dispatcher {
   void spawn(std::size_t worker, Chunk chunk, Instant now);
   void stop(std::size_t worker, Reason reason, std::string why, int signal, Instant now);
   void record(Slot& slot, std::size_t test, Verdict verdict, base::Duration duration);
+  void count(std::size_t test, base::Outcome outcome);
+  void name_leak(const base::TestResult& result);
+  void give_up_file(const std::string& file);
+  [[nodiscard]] base::Duration spent_on(const std::string& file, Instant now) const;
+  [[nodiscard]] base::Duration expected(std::size_t test) const;
   void settle(std::size_t worker, const Ended& ended, Instant now);
   void finish_if_idle();
   [[nodiscard]] std::optional<std::size_t> find(const Slot& slot, const std::string& node_id) const;
@@ -137,11 +163,20 @@ class Dispatcher {
   std::vector<Slot> slots_;
   Limits limits_;
   std::unordered_map<std::string, std::size_t> by_node_;  // planned tests only
-  std::vector<int> attempts_;                             // by test: results so far
+  Handling handling_;
+  std::vector<int> attempts_;  // by test: results so far
+  std::vector<int> tries_;     // by test: of this process, that failed
+  std::vector<bool> due_;      // by test: planned, and no result of the attempt that is next
+  std::vector<std::optional<base::Outcome>> latest_;       // by test
+  std::vector<bool> failed_;                               // by test: in an attempt before
+  std::unordered_map<std::string, base::Duration> spent_;  // by file: of processes that have ended
   std::vector<std::size_t> planned_;
   base::OutcomeCounts counts_;
   std::size_t with_result_ = 0;
+  base::Duration expected_done_{0};
+  base::Duration expected_total_{0};
   bool interrupted_ = false;
+  bool cut_short_ = false;
   bool done_ = false;
   std::vector<Command> commands_;
   std::vector<base::TestResult> results_;

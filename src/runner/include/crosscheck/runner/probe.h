@@ -44,6 +44,9 @@ struct CallOptions {
                                                          const CallOptions& options);
 [[nodiscard]] base::Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options);
 
+// The files of the suite that are collected: those it names, or all that the bundled one holds.
+[[nodiscard]] std::vector<std::string> suite_files(const ProbeSetup& setup);
+
 // Where things lie, when nothing is said.
 struct Surroundings {
   std::optional<std::string> crosscheck_python;  // $CROSSCHECK_PYTHON

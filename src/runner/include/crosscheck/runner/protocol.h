@@ -37,6 +37,7 @@ struct Finish {
   std::string message;
   std::string traceback;
   base::Duration duration{0};
+  base::Leak grown;  // by which the process's memory, and the device's, is larger than at its start
 };
 struct End {};
 // The probe itself cannot go on.

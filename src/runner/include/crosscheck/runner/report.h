@@ -12,7 +12,7 @@ namespace crosscheck::runner {
 
 // JUnit XML: a testsuite a file, a testcase a test (its latest attempt). failed, crashed and
 // timed_out are <failure>, environment and harness errors <error>, skipped, xfailed and not_run
-// <skipped>; each case's properties hold our own outcome and its node id.
+// <skipped>; earlier attempts as Surefire has them. docs/formats.md has the properties.
 [[nodiscard]] std::string to_junit(const base::RunResults& run);
 
 struct Files {

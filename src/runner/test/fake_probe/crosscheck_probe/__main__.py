@@ -88,6 +88,36 @@ def misbehave(name, node):
         emit("start", node="test_elsewhere.py::never_asked_for")
         finish(node, nonsense=[1, 2])
         return False
+    elif what == "flaky":
+        if not os.path.exists(f"{LOG}.{name}"):
+            open(f"{LOG}.{name}", "w").close()
+            finish(node, "failed", type="AssertionError", message="not yet")
+            return False
+    elif what == "grows":
+        finish(node, host_grown=int(argument) << 20, device_grown=0)
+        return False
+    elif what == "hog":
+        held = []
+        while True:
+            held.append(bytearray(os.urandom(1 << 20) * 16))
+    elif what == "folder":
+        os.chdir("/")
+    elif what == "mute":
+        os.close(1)
+        os.close(2)
+    elif what == "descriptors":
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY)
+        except OSError:
+            pass
+    elif what == "forks":
+        for _ in range(int(argument)):
+            if os.fork() == 0:
+                log(f"daemon {os.getpid()}")
+                sleep_forever()
+    elif what == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif what == "removes":
         os.rmdir(os.environ["FAKE_PROBE_REMOVES"])
     elif what == "twice":

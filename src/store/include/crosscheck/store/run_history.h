@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "crosscheck/base/run_results.h"
+#include "crosscheck/store/run_store.h"
 #include "crosscheck/store/store.h"
 
 // Runs and their results, read back as they were written.
@@ -29,9 +30,19 @@ struct RunFilter {
 // Newest first.
 [[nodiscard]] base::Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter);
 
-// All attempts of all its tests, in the order of tests. Tracebacks are left out, and messages of
-// what did not fail.
-[[nodiscard]] base::Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run);
+// Runs made here that were interrupted, whose process died, or that still go on (those have an
+// owner). Newest first.
+struct UnfinishedRun {
+  StoredRun run = {};
+  Owner owner = {};
+};
+[[nodiscard]] base::Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, std::size_t most);
+
+// All attempts of all its tests, in the order of tests. Unless the texts are wanted whole,
+// tracebacks are left out, and messages of what did not fail.
+enum class Texts : std::uint8_t { whole, of_failures };
+[[nodiscard]] base::Result<std::vector<base::TestResult>> read_results(
+    Tx& tx, std::int64_t run, Texts texts = Texts::of_failures);
 
 // Tests by a part of their name: "file::Class::method" as written, or pytest's address of it, in
 // any case of letters. In order of the name; a whole one that is equal comes alone.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "crosscheck/base/run_results.h"
@@ -11,8 +12,24 @@
 // read by the HUD: one place knows their tables.
 namespace crosscheck::store {
 
+// The process that fills a run, and when it last said that it does. `name` tells whether it lives.
+struct Owner {
+  std::string name = {};  // empty: nobody's
+  base::Time alive_at = {};
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+
 // Begins a run that will be filled while it goes on. `conflict` if the run id exists.
-[[nodiscard]] base::Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header);
+[[nodiscard]] base::Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header,
+                                                   const Owner& owner = {});
+// Says that its owner lives.
+[[nodiscard]] base::Result<void> keep_alive(Tx& tx, std::int64_t run, base::Time now);
+// Takes an unfinished run over, from the owner that it has: it goes on, and what was not run is no
+// longer said to be. False if somebody else was quicker.
+[[nodiscard]] base::Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from,
+                                               const Owner& to);
+// Ends a run whose owner died, at the time when that last said that it lives.
+[[nodiscard]] base::Result<void> end_dead_run(Tx& tx, std::int64_t run);
 // Appends results of a run; the same (test, attempt) again changes nothing.
 [[nodiscard]] base::Result<void> add_results(Tx& tx, std::int64_t run,
                                              std::span<const base::TestResult> results);

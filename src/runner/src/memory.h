@@ -1,0 +1,20 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace crosscheck::runner {
+
+// Of a process; 0 if it cannot be told.
+[[nodiscard]] std::int64_t resident_bytes(pid_t pid);
+// That this process and its children may use: the machine's, or its control group's if that is
+// less.
+[[nodiscard]] std::int64_t usable_bytes();
+// That is free now; 0 if it cannot be told.
+[[nodiscard]] std::int64_t available_bytes();
+// Where memory runs out, the kernel is to take this process, and not the runner or its machine's
+// services.
+void offer_to_oom_killer(pid_t pid);
+
+}  // namespace crosscheck::runner
