@@ -403,6 +403,7 @@ class Proposer {
   void set_decision(Change& change, Mode mode, const std::vector<std::size_t>& tests,
                     std::string_view prefix) const {
     std::vector<const Subject*> subjects;
+    subjects.reserve(tests.size());
     for (const std::size_t test : tests) subjects.push_back(&subjects_[test]);
     Explained explained;
     if (subjects.empty()) {
