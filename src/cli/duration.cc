@@ -8,8 +8,9 @@ namespace crosscheck::cli {
 
 base::Result<base::Duration> parse_duration(std::string_view text) {
   std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [unit, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [unit, error] = std::from_chars(begin, end, number);
   constexpr std::int64_t k_minutes_a_day = 24 * 60;
   constexpr std::int64_t k_most = 3650 * k_minutes_a_day;
   std::int64_t minutes = 0;

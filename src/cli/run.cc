@@ -1,4 +1,5 @@
 #include "crosscheck/runner/run.h"
+#include "crosscheck/runner/fork_server.h"
 
 #include <cmath>
 #include <cstdio>
@@ -40,6 +41,7 @@ struct Options {
   bool no_store = false;
   bool resuming = false;
   std::string resume;
+  bool no_fork_server = false;
   std::vector<std::string> command;
   ImportOptions import;
 };
@@ -133,6 +135,9 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
   auto interrupts = Interrupts::watch();
   if (!interrupts) return tl::unexpected(interrupts.error());
   request.interrupt_fd = interrupts->fd();
+  if (!options.no_fork_server)
+    request.setup.fork_server =
+        std::make_shared<runner::ForkServer>(request.setup, interrupts->fd());
   runner::CallOptions call;
   call.interrupt_fd = interrupts->fd();
   if (options.selection.inventory.empty()) {
@@ -256,6 +261,8 @@ const Registration k_registration{
                            "default: the latest of the same subject and selection")
               ->expected(0, 1)
               ->excludes(no_store);
+      command->add_flag("--no-fork-server", options.no_fork_server,
+                        "Import torch anew in every process, instead of forking one that has");
       add_import_options(*command, options.import);
       command->footer(
           "Exits 0 if nothing failed that must pass, 1 if something did or it was interrupted.\n"

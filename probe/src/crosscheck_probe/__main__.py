@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
-from crosscheck_probe.request import BadRequest, Request, parse_request, read_request
+from crosscheck_probe.request import BadRequest, Request, parse_device, parse_request, read_request
 from crosscheck_probe.text import message_of, traceback_of, type_name
 
 EXIT_OK = 0
@@ -22,10 +22,18 @@ EXIT_INTERNAL = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="crosscheck_probe", description=__doc__)
-    parser.add_argument("verb", choices=("environment", "collect", "run"))
+    parser.add_argument("verb", choices=("environment", "collect", "run", "forkserver"))
     parser.add_argument("--fd", type=int, required=True, help="descriptor to write lines to")
     parser.add_argument("--request", help="file with the request, - for standard input")
     options = parser.parse_args(arguments)
+    if options.verb == "forkserver":
+        from crosscheck_probe import fork_server
+
+        born = fork_server.serve(options.fd, parse_device(read_request(options.request)))
+        if born is None:
+            return EXIT_OK
+        options.verb, options.fd = born
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - another file than the server's
     try:
         channel = Channel(options.fd)
     except (OSError, ValueError, OverflowError) as error:

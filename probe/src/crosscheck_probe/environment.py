@@ -49,7 +49,7 @@ def prepare(device: Device, test_machinery: bool) -> None:
     _need("torch", "torch")
     import torch
 
-    if device.path is not None:
+    if device.path is not None and device.path not in sys.path:
         sys.path.insert(0, device.path)
     if device.module is not None:
         _need(device.module, "device")
@@ -81,6 +81,24 @@ def prepare(device: Device, test_machinery: bool) -> None:
                 f"torch's test machinery has no tests for {device.name!r} here, only for "
                 f"{', '.join(types)}: is the device there?",
             )
+
+
+def survives_fork(device: Device) -> bool:
+    """Whether a fork of this process may use the device, as far as torch and the device say."""
+    import torch
+
+    backend = getattr(torch, device.name, None)
+    initialized = getattr(backend, "is_initialized", None)
+    if device.name == "cpu" or initialized is None or not initialized():
+        return True
+    # What torch asks a device in a forked process before it uses it.
+    is_bad = getattr(backend, "_is_in_bad_fork", None)
+    if is_bad is None:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        os._exit(1 if is_bad() else 0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def restore_device_type() -> None:

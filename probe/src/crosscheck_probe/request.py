@@ -62,7 +62,7 @@ def read_request(source: str | None) -> dict[str, Any]:
 
 def parse_request(verb: str, raw: dict[str, Any]) -> Request:
     """Checks `raw` for `verb`. Unknown keys are ignored, so that the runner may be newer."""
-    device = _parse_device(raw.get("device", {"name": "cpu"}))
+    device = parse_device(raw)
     if verb == "environment":
         suite = _parse_suite(raw["suite"]) if "suite" in raw else None
         return Request(device=device, suite=suite)
@@ -79,7 +79,8 @@ def parse_request(verb: str, raw: dict[str, Any]) -> Request:
     return Request(device=device, suite=suite, file=file, tests=tests, repeat=repeat)
 
 
-def _parse_device(raw: Any) -> Device:
+def parse_device(request: dict[str, Any]) -> Device:
+    raw = request.get("device", {"name": "cpu"})
     if not isinstance(raw, dict):
         raise BadRequest('"device" must be an object')
     setup = raw.get("setup") or {}

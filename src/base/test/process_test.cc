@@ -49,6 +49,22 @@ std::string read_line(const Fd& fd) {
   return line;
 }
 
+TEST(Process, WhatOthersStartedIsWaitedForAndKilledLikeOnesOwn) {
+  const auto fork_group = [](auto work) {
+    const pid_t pid = ::fork();
+    if (pid == 0) work();
+    ::setpgid(pid, pid);
+    return Process::adopt(pid);
+  };
+  auto ends = fork_group([] { ::_exit(3); });
+  EXPECT_EQ(ends.wait().code, 3);
+  auto stays = fork_group([] {
+    while (true) ::pause();
+  });
+  EXPECT_FALSE(stays.poll());
+  EXPECT_EQ(stays.stop(k_patience).signal, SIGTERM);
+}
+
 TEST(RunCaptured, KeepsBothStreamsAndTheStatus) {
   const Captured captured = run(shell("echo out; echo err >&2; exit 3"));
   EXPECT_EQ(captured.out, "out\n");

@@ -143,7 +143,10 @@ std::vector<Change> diff(const Config& before, const Config& after) {
   for (auto& [key, all] : listed(before)) names[key].first = all;
   for (auto& [key, all] : listed(after)) names[key].second = all;
   for (const auto& [key, both] : names) {
-    const auto& [path, name, when] = key;
+    // As variables: clang's analyzer loses the parts of a structured binding in the lambda.
+    const auto& path = std::get<0>(key);
+    const auto& name = std::get<1>(key);
+    const auto& when = std::get<2>(key);
     const Saying was =
         both.first.empty() ? unlisted(files_before, path) : both.first.front().saying;
     const Saying is =

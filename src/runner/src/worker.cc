@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "crosscheck/runner/fork_server.h"
 #include "memory.h"
 
 namespace crosscheck::runner {
@@ -25,28 +26,9 @@ using base::Fd;
 using base::Result;
 namespace json = base::json;
 
-constexpr int k_events_fd = 3;
 // What one call reads of a stream at most, so that a test that floods its output starves no other
 // worker.
 constexpr std::size_t k_turn = std::size_t{1} << 20;
-
-// A file in memory that holds the request: the child reads it at its own pace, and nothing is left
-// on disk.
-Result<Fd> request_file(const std::string& text) {
-  Fd file{::memfd_create("crosscheck-request", MFD_CLOEXEC)};
-  std::string_view rest = text;
-  while (file && !rest.empty()) {
-    const auto written = ::write(file.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (!file || !rest.empty() || ::lseek(file.get(), 0, SEEK_SET) != 0) {
-    return fail(Fault::environment,
-                std::string{"a request cannot be handed to the probe: "} + std::strerror(errno));
-  }
-  return file;
-}
 
 // Hands what `fd` holds to `take`, up to `limit` bytes. Closes it at its end.
 template <class F>
@@ -74,6 +56,41 @@ std::string python_path(const ProbeSetup& setup) {
 }
 
 }  // namespace
+
+Result<Fd> request_file(const std::string& text) {
+  Fd file{::memfd_create("crosscheck-request", MFD_CLOEXEC)};
+  std::string_view rest = text;
+  while (file && !rest.empty()) {
+    const auto written = ::write(file.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) break;
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (!file || !rest.empty() || ::lseek(file.get(), 0, SEEK_SET) != 0) {
+    return fail(Fault::environment,
+                std::string{"a request cannot be handed to the probe: "} + std::strerror(errno));
+  }
+  return file;
+}
+
+base::ProcessSpec probe_process(const ProbeSetup& setup, std::string_view verb) {
+  base::ProcessSpec spec;
+  spec.arguments = {setup.python,
+                    "-P",
+                    "-m",
+                    "crosscheck_probe",
+                    std::string{verb},
+                    "--fd",
+                    std::to_string(k_events_fd),
+                    "--request",
+                    "-"};
+  for (const auto& [name, value] : setup.environment) spec.environment.emplace_back(name, value);
+  spec.environment.emplace_back("PYTHONPATH", python_path(setup));
+  spec.environment.emplace_back("PYTHONFAULTHANDLER", "1");
+  spec.environment.emplace_back("PYTHONUNBUFFERED", "1");
+  spec.die_with_parent = true;
+  return spec;
+}
 
 void Tail::append(std::string_view text) {
   if (text.size() >= limit_) {
@@ -117,27 +134,21 @@ Result<Worker> Worker::start(const ProbeSetup& setup, std::string_view verb,
   if (!out) return tl::unexpected(out.error());
   if (!err) return tl::unexpected(err.error());
 
-  base::ProcessSpec spec;
-  spec.arguments = {setup.python,
-                    "-P",
-                    "-m",
-                    "crosscheck_probe",
-                    std::string{verb},
-                    "--fd",
-                    std::to_string(k_events_fd),
-                    "--request",
-                    "-"};
-  for (const auto& [name, value] : setup.environment) spec.environment.emplace_back(name, value);
-  spec.environment.emplace_back("PYTHONPATH", python_path(setup));
-  spec.environment.emplace_back("PYTHONFAULTHANDLER", "1");
-  spec.environment.emplace_back("PYTHONUNBUFFERED", "1");
-  spec.descriptors = {{input->get(), 0},
-                      {out->write.get(), 1},
-                      {err->write.get(), 2},
-                      {events->write.get(), k_events_fd}};
-  spec.die_with_parent = true;
-  auto process = base::Process::spawn(spec);
-  if (!process) return tl::unexpected(process.error());
+  std::optional<base::Process> process;
+  if (setup.fork_server != nullptr) {
+    process = setup.fork_server->fork(
+        verb, {input->get(), out->write.get(), err->write.get(), events->write.get()});
+  }
+  if (!process) {
+    auto spec = probe_process(setup, verb);
+    spec.descriptors = {{input->get(), 0},
+                        {out->write.get(), 1},
+                        {err->write.get(), 2},
+                        {events->write.get(), k_events_fd}};
+    auto spawned = base::Process::spawn(spec);
+    if (!spawned) return tl::unexpected(spawned.error());
+    process = std::move(*spawned);
+  }
   offer_to_oom_killer(process->pid());
   for (const auto* end : {&events->read, &out->read, &err->read}) {
     ::fcntl(end->get(), F_SETFL, O_NONBLOCK);

@@ -38,6 +38,14 @@ class LineBuffer {
   bool dropping_ = false;
 };
 
+// The number of the descriptor that a process of the probe reports on.
+inline constexpr int k_events_fd = 3;
+// A process of the probe, but for its descriptors; its request is on standard input.
+[[nodiscard]] base::ProcessSpec probe_process(const ProbeSetup& setup, std::string_view verb);
+// A file in memory that holds the request: the child reads it at its own pace, and nothing is left
+// on disk.
+[[nodiscard]] base::Result<base::Fd> request_file(const std::string& text);
+
 // One process of the probe: the pipe it reports on and its standard streams. Not thread-safe.
 class Worker {
  public:

@@ -62,6 +62,9 @@ class Process {
  public:
   // `environment` fault names the program that could not be started.
   [[nodiscard]] static Result<Process> spawn(const ProcessSpec& spec);
+  // A process that others started, leads a group of its own and has become this one's child
+  // (PR_SET_CHILD_SUBREAPER).
+  [[nodiscard]] static Process adopt(pid_t pid) { return Process{pid}; }
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   ~Process();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,8 @@ struct Device {
   std::string path;
 };
 
+class ForkServer;
+
 // How to start the probe.
 struct ProbeSetup {
   std::string python;      // interpreter whose torch is tested
@@ -28,6 +31,7 @@ struct ProbeSetup {
   Suite suite;
   std::vector<std::pair<std::string, std::string>> environment;  // set for the process
   std::string torch;  // version to install where torch is missing; empty: the one crosscheck pins
+  std::shared_ptr<ForkServer> fork_server;  // nothing: every process imports torch itself
 };
 
 struct CallOptions {
