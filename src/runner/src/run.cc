@@ -25,8 +25,6 @@
 namespace crosscheck::runner {
 namespace {
 
-using base::fail;
-using base::Fault;
 using base::Result;
 
 constexpr std::size_t k_batch = 500;

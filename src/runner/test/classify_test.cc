@@ -194,6 +194,21 @@ TEST(Classify, LooksThroughTheHarnessesOwnException) {
   EXPECT_THAT(verdict.message, testing::StartsWith("AssertionError: Scalars"));
 }
 
+TEST(Mismatch, SaysWhereTheGreatestDifferencesAre) {
+  const auto found = parse_mismatch(
+      "Tensor-likes are not close!\n\nMismatched elements: 2 / 12 (16.7%)\n"
+      "Greatest absolute difference: 0.5 at index (1, 2) (up to 1e-05 allowed)\n"
+      "Greatest relative difference: 0.25 at index (0,) (up to 1.3e-06 allowed)");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->absolute, 0.5);
+  EXPECT_EQ(found->absolute_index, "(1, 2)");
+  EXPECT_EQ(found->relative_index, "(0,)");
+  EXPECT_EQ(found->relative_tolerance, 1.3e-06);
+  const auto scalars = parse_mismatch("Absolute difference: 0.5 (up to 1e-05 allowed)");
+  ASSERT_TRUE(scalars);
+  EXPECT_EQ(scalars->absolute_index, "");
+}
+
 TEST(Classify, FingerprintsOfAlikeFailuresAgree) {
   const std::pair<const char*, const char*> alike[] = {
       {"segfault at 0x7f3a12 in /usr/lib/a.so", "segfault at 0xdeadbeef in /opt/x/a.so"},
