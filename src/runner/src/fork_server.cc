@@ -50,6 +50,16 @@ std::optional<std::string> receive(int socket, int interrupt_fd, std::chrono::mi
   }
 }
 
+// While it lives, processes that lose their parent become children of this one. No longer than a
+// fork: what tests leave behind would become this one's too, and nobody would wait for it.
+class Adopting {
+ public:
+  Adopting() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  Adopting(const Adopting&) = delete;
+  Adopting& operator=(const Adopting&) = delete;
+  ~Adopting() { ::prctl(PR_SET_CHILD_SUBREAPER, 0); }
+};
+
 bool send(int socket, std::string_view text, const std::array<int, 4>& descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> space{};
   iovec part{const_cast<char*>(text.data()), text.size()};
@@ -70,10 +80,7 @@ bool send(int socket, std::string_view text, const std::array<int, 4>& descripto
 
 ForkServer::ForkServer(const ProbeSetup& setup, int interrupt_fd) : interrupt_fd_{interrupt_fd} {
   std::array<int, 2> ends{};
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 ||
-      ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return;
-  }
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
   control_ = Fd{ends[0]};
   const Fd theirs{ends[1]};
   const Fd nowhere{::open("/dev/null", O_RDWR | O_CLOEXEC)};
@@ -95,11 +102,6 @@ ForkServer::ForkServer(const ProbeSetup& setup, int interrupt_fd) : interrupt_fd
   }
 }
 
-ForkServer::~ForkServer() {
-  close();
-  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
-}
-
 void ForkServer::close() {
   control_.reset();
   process_.reset();
@@ -118,6 +120,7 @@ bool ForkServer::is_ready() {
 std::optional<base::Process> ForkServer::fork(std::string_view verb,
                                               const std::array<int, 4>& descriptors) {
   if (!is_ready()) return {};
+  const Adopting adopting;
   if (send(control_.get(), verb, descriptors)) {
     const auto said = receive(control_.get(), -1, k_fork);
     pid_t pid = 0;

@@ -24,7 +24,6 @@ class ForkServer {
   explicit ForkServer(const ProbeSetup& setup, int interrupt_fd = -1);
   ForkServer(const ForkServer&) = delete;
   ForkServer& operator=(const ForkServer&) = delete;
-  ~ForkServer();
 
   // A process that does what `VERB --request -` does, with these for its standard input, output,
   // error and its events. Waits for the imports to end, minutes at most.
