@@ -89,7 +89,8 @@ Result<void> end_dead_runs(store::Store& store, base::Time now) {
   if (!runs) return tl::unexpected(runs.error());
   for (const auto& [run, owner] : *runs) {
     if (owner.name.empty() || is_alive(owner, now)) continue;
-    auto ended = store.write([id = run.id](store::Tx& tx) { return store::end_dead_run(tx, id); });
+    auto ended = store.write(
+        [id = run.id, &dead = owner](store::Tx& tx) { return store::end_dead_run(tx, id, dead); });
     if (!ended) return ended;
   }
   return {};

@@ -202,13 +202,15 @@ Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from, const Ow
   return true;
 }
 
-Result<void> end_dead_run(Tx& tx, std::int64_t run) {
+Result<void> end_dead_run(Tx& tx, std::int64_t run, const Owner& dead) {
   auto counts = count_results(tx, run);
   if (!counts) return tl::unexpected(counts.error());
-  return found(tx.execute("UPDATE runs SET finished_at = COALESCE(alive_at, started_at), "
-                          "counts = $2, ended = 'died', owner = NULL WHERE id = $1",
-                          {run, *counts}),
-               run);
+  auto ended = tx.execute(
+      "UPDATE runs SET finished_at = alive_at, counts = $2, ended = 'died', owner = NULL "
+      "WHERE id = $1 AND owner = $3 AND alive_at = $4",
+      {run, *counts, dead.name, dead.alive_at});
+  if (!ended) return tl::unexpected(ended.error());
+  return {};
 }
 
 Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestResult> rest) {

@@ -28,8 +28,9 @@ struct Owner {
 // longer said to be. False if somebody else was quicker.
 [[nodiscard]] base::Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from,
                                                const Owner& to);
-// Ends a run whose owner died, at the time when that last said that it lives.
-[[nodiscard]] base::Result<void> end_dead_run(Tx& tx, std::int64_t run);
+// Ends a run whose owner died, at the time when that last said that it lives. Changes nothing where
+// the run has another owner by now.
+[[nodiscard]] base::Result<void> end_dead_run(Tx& tx, std::int64_t run, const Owner& dead);
 // Appends results of a run; the same (test, attempt) again changes nothing.
 [[nodiscard]] base::Result<void> add_results(Tx& tx, std::int64_t run,
                                              std::span<const base::TestResult> results);
