@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <regex>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "crosscheck/base/digest.h"
 #include "crosscheck/runner/classify.h"
 
 namespace crosscheck::runner {
@@ -75,6 +77,17 @@ Result<std::unordered_set<std::string_view>> known_nodes(const std::vector<Colle
   return chosen;
 }
 
+// Whatever their order, and however often they are named.
+std::string digest_of(const std::vector<std::string>& node_ids) {
+  constexpr std::size_t k_length = 12;
+  std::string names;
+  for (const auto& node : std::set<std::string_view>{node_ids.begin(), node_ids.end()}) {
+    names += node;
+    names += '\n';
+  }
+  return base::sha256_hex(names).substr(0, k_length);
+}
+
 // Slices of nearly equal time, in order.
 std::vector<Chunk> split(const Chunk& whole, const std::vector<Duration>& times,
                          std::size_t parts) {
@@ -101,7 +114,11 @@ std::vector<Chunk> split(const Chunk& whole, const std::vector<Duration>& times,
 std::string Selection::describe() const {
   std::string text = quick ? "quick set" : "all tests";
   if (!patterns.empty()) text += ", matching " + listed(patterns, 20);
-  if (node_ids) text += ", from a list of " + std::to_string(node_ids->size());
+  // Two lists of one length are two selections.
+  if (node_ids) {
+    text +=
+        ", from a list of " + std::to_string(node_ids->size()) + " (" + digest_of(*node_ids) + ")";
+  }
   return text;
 }
 

@@ -139,5 +139,16 @@ TEST(Plan, HoldsEveryTestOnceInOrderWhateverTheNumbers) {
   }
 }
 
+TEST(Selection, TwoListsOfOneLengthAreDescribedApart) {
+  const auto described = [](std::vector<std::string> nodes) {
+    Selection selection;
+    selection.node_ids = std::move(nodes);
+    return selection.describe();
+  };
+  EXPECT_THAT(described({"a", "b"}), testing::StartsWith("all tests, from a list of 2 ("));
+  EXPECT_NE(described({"a", "b"}), described({"a", "c"}));
+  EXPECT_EQ(described({"a", "b"}), described({"b", "a"}));
+}
+
 }  // namespace
 }  // namespace crosscheck::runner
