@@ -123,22 +123,25 @@ Verdict classify_skip(const JunitProblem& problem) {
   Finish finish;
   finish.outcome = Reported::skipped;
   finish.message = problem.message;
-  const auto reason = [&] { return std::string{without_prefix(problem.text, k_reason)}; };
+  const auto given = [&] { return std::string{without_prefix(problem.text, k_reason)}; };
   if (problem.type == "pytest.xfail") {
     finish.outcome = Reported::xfailed;
   } else if (problem.message == "expected test failure") {  // before 5
     finish.outcome = Reported::xfailed;
-    finish.message = reason();
+    finish.message = given();
   } else if (problem.message == "xfail-marked test passes unexpectedly") {  // before 3
     finish.outcome = Reported::xpassed;
-    finish.message = reason();
+    finish.message = given();
   } else if (problem.message == "collection skipped") {
     // ('/x/test_x.py', 2, "Skipped: why")
     constexpr std::string_view k_mark = "Skipped: ";
     finish.message = problem.text;
     if (const auto at = problem.text.find(k_mark); at != std::string::npos) {
-      finish.message = problem.text.substr(at + k_mark.size());
-      if (finish.message.ends_with(')')) finish.message.resize(finish.message.size() - 2);
+      std::string_view reason{problem.text};
+      reason.remove_prefix(at + k_mark.size());
+      if (reason.ends_with(')')) reason.remove_suffix(1);
+      if (reason.ends_with('"') || reason.ends_with('\'')) reason.remove_suffix(1);
+      finish.message = reason;
     }
   }
   return classify(finish);

@@ -180,6 +180,11 @@ TEST_F(ImportTest, WhatDoesNotCollectIsAFault) {
   EXPECT_EQ(skipped.outcome, Outcome::skipped);
   EXPECT_EQ(skipped.id.file, "test_m.py");
   EXPECT_EQ(skipped.message, "not here");
+  // Not as pytest writes it.
+  const auto empty = only(junit(
+      R"(<testcase classname="" file="test_m.py" name="test_m"><skipped message="collection skipped">Skipped: )</skipped></testcase>)"));
+  EXPECT_EQ(empty.outcome, Outcome::skipped);
+  EXPECT_EQ(empty.message, "");
 }
 
 TEST_F(ImportTest, RepeatedTestsAreAttemptsAndWhatAFileDoesNotSayIsLeftOut) {
