@@ -47,7 +47,10 @@ void add_import_options(CLI::App& command, ImportOptions& options) {
       .add_flag("--salvage", options.salvage,
                 "With --import: keep what is complete of a file that is cut off or broken")
       ->needs(import);
-  for (const auto* name : {"--quick", "--select", "--tests-from", "--jobs", "--timeout"}) {
+  for (const auto* name :
+       {"--quick", "--select", "--tests-from", "--suite", "--files", "--jobs", "--config",
+        "--shard", "--retries", "--fail-on-flaky", "--timeout", "--file-timeout", "--memory",
+        "--leak", "--resume", "--no-fork-server"}) {
     import->excludes(command.get_option(name));
   }
 }

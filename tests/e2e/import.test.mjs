@@ -233,7 +233,18 @@ test('what is broken is refused with its place, and nothing is written', (t) => 
   refused([folder], /cannot be read/);
   const good = write(folder, 'good.xml', whole);
   refused([good, join(folder, 'cut.xml')], /cut\.xml:1:/);
-  refused([good, '--quick'], /excludes/, 2);
+  // What only a run of tests heeds is not passed over.
+  for (const option of [
+    '--quick',
+    '--config=tests.yaml',
+    '--shard=1/2',
+    '--retries=1',
+    '--fail-on-flaky',
+    '--file-timeout=9',
+    '--resume=r1',
+  ]) {
+    refused([good, option], /excludes/, 2);
+  }
   const salvaged = run(['run', '--import', 'cut.xml', '--salvage', '--no-store'], {cwd: folder});
   assert.equal(salvaged.code, 0, salvaged.err);
   assert.match(salvaged.out, /1 tests/);
