@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
-import {run, temporaryFolder, write} from './harness.mjs';
+import {inventoryText, run, temporaryFolder, write} from './harness.mjs';
 
 const good = `# views
 test_suite_config:
@@ -20,37 +20,17 @@ test_suite_config:
 `;
 
 function inventory(tests) {
-  const lines = [
-    {
-      schema: 1,
-      suite: {name: 'tree', root: '/suite'},
-      device: 'refdev',
-      environment: {
-        ev: 'environment',
-        schema: 1,
-        probe: '0.1.0',
-        python: '3.11.7',
-        torch: '2.13.0+cpu',
-        torch_git: 'abc',
-        pytest: '9.2.0',
-        device: {type: 'refdev', count: 1, name: 'refdev'},
-        suite: 'revision',
-        facts: {machine: 's390x'},
-      },
-    },
-    ...tests.map(([file, cls, method]) => ({
-      ev: 'test',
+  return inventoryText({
+    device: 'refdev',
+    environment: {torch: '2.13.0+cpu', facts: {machine: 's390x'}},
+    tests: tests.map(([file, cls, method]) => ({
       node: `${file}::${cls}PRIVATEUSE1::${method}_refdev`,
       file,
       class: cls,
       method,
       variant: {device: 'refdev:0'},
-      line: 1,
-      markers: [],
-      quick: false,
     })),
-  ];
-  return [...lines, {end: lines.length - 1}].map((line) => `${JSON.stringify(line)}\n`).join('');
+  });
 }
 
 test('check: a file that is right, and all that is wrong with another', (t) => {

@@ -260,6 +260,33 @@ export function junitCountsOfTheRun(folder) {
   return junitCounts(join(folder, 'results', run, 'junit.xml'));
 }
 
+// What `crosscheck collect` writes. `environment`: what differs from the usual one; `tests`: what differs from a test
+// without variants and markers.
+export function inventoryText({suite = {name: 'tree', root: '/suite'}, device, environment, tests}) {
+  const lines = [
+    {
+      schema: 1,
+      suite,
+      device,
+      environment: {
+        ev: 'environment',
+        schema: 1,
+        probe: '0.1.0',
+        python: '3.11.7',
+        torch: '2.13.0',
+        torch_git: 'abc',
+        pytest: '9.2.0',
+        device: {type: device, count: 1, name: device},
+        suite: 'revision',
+        facts: {machine: 'x86_64'},
+        ...environment,
+      },
+    },
+    ...tests.map((test) => ({ev: 'test', variant: {}, line: 1, markers: [], quick: false, ...test})),
+  ];
+  return [...lines, {end: tests.length}].map((line) => `${JSON.stringify(line)}\n`).join('');
+}
+
 // Counts of a JUnit file, from its test cases.
 export function junitCounts(file) {
   const counts = {passed: 0, failed: 0, skipped: 0, total: 0};

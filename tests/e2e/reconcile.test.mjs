@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
-import {python, run, temporaryFolder, write} from './harness.mjs';
+import {inventoryText, python, run, temporaryFolder, write} from './harness.mjs';
 
 const combination = {
   backend: 'dev',
@@ -202,37 +202,18 @@ test('bad input is named, and nothing is written', (t) => {
 });
 
 function inventory(folder, tests) {
-  const lines = [
-    {
-      schema: 1,
-      suite: {name: 'tree', root: '/suite'},
-      device: 'dev',
-      environment: {
-        ev: 'environment',
-        schema: 1,
-        probe: '0.1.0',
-        python: '3.11.7',
-        torch: '2.14.0',
-        torch_git: 'abc',
-        pytest: '9.2.0',
-        device: {type: 'dev', count: 1, name: 'one'},
-        suite: 's',
-        facts: {machine: 'x86_64'},
-      },
-    },
-    ...tests.map(([method, ...markers], index) => ({
-      ev: 'test',
+  const text = inventoryText({
+    device: 'dev',
+    environment: {torch: '2.14.0', device: {type: 'dev', count: 1, name: 'one'}, suite: 's'},
+    tests: tests.map(([method, ...markers], index) => ({
       node: `test_x.py::TestX::${method}`,
       file: 'test_x.py',
       class: 'TestX',
       method,
-      variant: {},
       line: 10 + index,
       markers,
-      quick: false,
     })),
-  ];
-  const text = [...lines, {end: lines.length - 1}].map((line) => `${JSON.stringify(line)}\n`).join('');
+  });
   return write(folder, 'inventory.jsonl', text);
 }
 

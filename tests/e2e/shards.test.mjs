@@ -4,26 +4,13 @@ import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {gunzipSync, gzipSync} from 'node:zlib';
-import {junitCounts, run, temporaryFolder, write} from './harness.mjs';
+import {inventoryText, junitCounts, run, temporaryFolder, write} from './harness.mjs';
 
 const FILES = 5;
 const TESTS = 20; // a file
 const TOTAL = FILES * TESTS;
 
 const jsonl = (lines) => lines.map((line) => JSON.stringify(line)).join('\n') + '\n';
-
-const environment = {
-  ev: 'environment',
-  schema: 1,
-  probe: '0.1.0',
-  python: '3.11.2',
-  torch: '2.13.0',
-  torch_git: '',
-  pytest: '9.2.0',
-  device: {type: 'cpu', count: 1, name: 'cpu'},
-  suite: 's1',
-  facts: {machine: 'x86_64'},
-};
 
 const node = (i) => `test_${Math.floor(i / TESTS)}.py::TestX::test_${String(i).padStart(3, '0')}`;
 const id = (i) => {
@@ -32,16 +19,13 @@ const id = (i) => {
 };
 
 function inventory(folder) {
-  const tests = Array.from({length: TOTAL}, (_, i) => ({
-    ev: 'test',
-    node: node(i),
-    ...id(i),
-    line: i,
-    markers: [],
-    quick: i < 10,
-  }));
-  const head = {schema: 1, suite: {name: 'bundled'}, device: 'cpu', environment};
-  return write(folder, 'inventory.jsonl', jsonl([head, ...tests, {end: TOTAL}]));
+  const text = inventoryText({
+    suite: {name: 'bundled'},
+    device: 'cpu',
+    environment: {python: '3.11.2', torch_git: '', suite: 's1'},
+    tests: Array.from({length: TOTAL}, (_, i) => ({node: node(i), ...id(i), line: i, quick: i < 10})),
+  });
+  return write(folder, 'inventory.jsonl', text);
 }
 
 function results(folder, name, header, tests) {
