@@ -15,7 +15,6 @@
 #include "crosscheck/runner/shard.h"
 #include "crosscheck/runner/times.h"
 #include "probe_options.h"
-#include "results_file.h"
 #include "selection_options.h"
 
 namespace crosscheck::cli {
@@ -70,13 +69,13 @@ base::Result<runner::KnownTimes> times_of(const Globals& globals,
 }
 
 // What the configuration does not run takes no time; it stays in the selection, and is reported.
-base::Result<std::size_t> spare_left_out(const Options& options,
+base::Result<std::size_t> spare_left_out(const Options& options, const runner::Inventory& inventory,
                                          const std::vector<std::size_t>& selected,
                                          std::vector<Duration>& expected) {
   if (options.configs.empty()) return 0;
   const auto config = load_configs(options.configs);
   if (!config) return tl::unexpected(config.error());
-  const auto suite = read_suite(options.selection.inventory, {});
+  const auto suite = suite_of(inventory, options.selection.inventory, {});
   if (!suite) return tl::unexpected(suite.error());
   const config::Governor governor{*config, suite->circumstances};
   const auto rulings = governor.rule(suite->collected.tests);
@@ -94,11 +93,8 @@ base::Result<Plan> make_plan(const Globals& globals, Options& options) {
   if (!selection) return tl::unexpected(selection.error());
   runner::RunRequest request;
   if (!options.selection.inventory.empty()) {
-    auto inventory = load_inventory(options.selection.inventory);
+    auto inventory = adopt_inventory(options.selection, options.probe);
     if (!inventory) return tl::unexpected(inventory.error());
-    if (auto adopted = adopt(*inventory, options.probe); !adopted) {
-      return tl::unexpected(adopted.error());
-    }
     request.inventory = std::move(*inventory);
     request.setup.device.name = options.probe.device;
   } else {
@@ -132,7 +128,7 @@ base::Result<Plan> make_plan(const Globals& globals, Options& options) {
   }
   const runner::PlanOptions defaults;
   auto expected = runner::expected_times(tests, *selected, times, defaults);
-  const auto left_out = spare_left_out(options, *selected, expected);
+  const auto left_out = spare_left_out(options, request.inventory, *selected, expected);
   if (!left_out) return tl::unexpected(left_out.error());
   plan.left_out = *left_out;
   for (const auto i : *selected) plan.timed += times.count(tests[i].id);

@@ -10,7 +10,6 @@
 #include "crosscheck/runner/output.h"
 #include "governing.h"
 #include "probe_options.h"
-#include "results_file.h"
 #include "run_import.h"
 #include "selection_options.h"
 
@@ -102,11 +101,8 @@ base::Result<base::ExitCode> run_tests(const Globals& globals, Options& options)
     request.shard = std::move(*shard);
   }
   if (!options.selection.inventory.empty()) {
-    auto inventory = load_inventory(options.selection.inventory);
+    auto inventory = adopt_inventory(options.selection, options.probe);
     if (!inventory) return tl::unexpected(inventory.error());
-    if (auto adopted = adopt(*inventory, options.probe); !adopted) {
-      return tl::unexpected(adopted.error());
-    }
     request.inventory = std::move(*inventory);
   }
   auto setup = resolve(options.probe);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "crosscheck/base/file.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -44,19 +45,22 @@ base::Result<runner::Selection> read_selection(const SelectionOptions& options) 
   return selection;
 }
 
-base::Result<void> adopt(const runner::Inventory& inventory, ProbeOptions& options) {
-  if (!options.device_given) options.device = inventory.device;
-  if (!options.suite_given) {
-    options.suite = inventory.suite.name == "bundled" ? "bundled" : inventory.suite.root;
-    if (options.files.empty()) options.files = inventory.suite.files;
+base::Result<runner::Inventory> adopt_inventory(const SelectionOptions& options,
+                                                ProbeOptions& probe) {
+  auto inventory = load_inventory(options.inventory);
+  if (!inventory) return inventory;
+  if (!probe.device_given) probe.device = inventory->device;
+  if (!probe.suite_given) {
+    probe.suite = inventory->suite.name == "bundled" ? "bundled" : inventory->suite.root;
+    if (probe.files.empty()) probe.files = inventory->suite.files;
   }
-  if (options.device != inventory.device) {
+  if (probe.device != inventory->device) {
     return base::fail(base::Fault::environment,
-                      "the inventory was collected for device '" + inventory.device +
-                          "', but this run is on '" + options.device + "'",
+                      "the inventory was collected for device '" + inventory->device +
+                          "', but this run is on '" + probe.device + "'",
                       "collect an inventory for this device, or choose the other with --device");
   }
-  return {};
+  return inventory;
 }
 
 }  // namespace crosscheck::cli

@@ -22,8 +22,9 @@ void add_selection_options(CLI::App& command, SelectionOptions& options);
 
 [[nodiscard]] base::Result<runner::Selection> read_selection(const SelectionOptions& options);
 
-// What the inventory says of itself stands where the command line says nothing; the device must be
-// the same.
-[[nodiscard]] base::Result<void> adopt(const runner::Inventory& inventory, ProbeOptions& options);
+// The inventory that the selection names. What it says of itself stands in `probe` where the
+// command line says nothing; the device must be the same.
+[[nodiscard]] base::Result<runner::Inventory> adopt_inventory(const SelectionOptions& options,
+                                                              ProbeOptions& probe);
 
 }  // namespace crosscheck::cli

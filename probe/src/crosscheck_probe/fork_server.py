@@ -24,7 +24,6 @@ def serve(fd: int, device: Device) -> tuple[str, int] | None:
     """Serves the runner until it is gone; returns, in each forked process, its verb and events."""
     control = socket.socket(fileno=fd)
     control.set_inheritable(False)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         # A linear algebra library's threads wait from here on, and are made anew behind a fork.
         import numpy  # noqa: F401
@@ -83,8 +82,7 @@ def _fork() -> int:
 def _fork_and_leave(read: int, write: int) -> None:
     """Returns only in the process that is to stay."""
     between = os.getpid()
-    runner = os.getppid()
-    runner = _parent_of(runner)
+    runner = _parent_of(os.getppid())
     pid = os.fork()
     if pid != 0:
         try:

@@ -95,10 +95,6 @@ std::string fate_text(Candidate::Fate fate) {
   return "";
 }
 
-base::Outcome observed(const base::TestResult& result) {
-  return result.governed ? result.governed->observed : result.outcome;
-}
-
 std::string attempt_text(const base::TestResult& attempt) {
   std::string text{base::to_string(observed(attempt))};
   if (observed(attempt) != attempt.outcome)

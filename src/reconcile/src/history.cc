@@ -10,11 +10,6 @@ namespace {
 
 using base::Outcome;
 
-// What the test did, whatever that means under its mode.
-Outcome observed(const base::TestResult& result) {
-  return result.governed ? result.governed->observed : result.outcome;
-}
-
 // Whether an attempt says that the device does what the test asks; nothing: it says neither.
 std::optional<bool> evidence(Outcome outcome) {
   if (outcome == Outcome::passed || outcome == Outcome::xpassed) return true;
@@ -23,6 +18,10 @@ std::optional<bool> evidence(Outcome outcome) {
 }
 
 }  // namespace
+
+Outcome observed(const base::TestResult& result) {
+  return result.governed ? result.governed->observed : result.outcome;
+}
 
 Run run_of(const base::RunHeader& header) {
   Run run{header.run_id, header.combination, header.started_at, {}};

@@ -105,6 +105,7 @@ ForkServer::ForkServer(const ProbeSetup& setup, int interrupt_fd) : interrupt_fd
 void ForkServer::close() {
   control_.reset();
   process_.reset();
+  ready_ = false;
 }
 
 bool ForkServer::is_ready() {
@@ -127,7 +128,6 @@ std::optional<base::Process> ForkServer::fork(std::string_view verb,
     if (said) std::from_chars(said->data(), said->data() + said->size(), pid);
     if (pid > 0) return base::Process::adopt(pid);
   }
-  ready_ = false;
   close();
   return {};
 }

@@ -32,6 +32,9 @@ struct Run {
 [[nodiscard]] std::string difference(const base::Combination& before,
                                      const base::Combination& after);
 
+// What a test did, whatever that means under its mode.
+[[nodiscard]] base::Outcome observed(const base::TestResult& result);
+
 // How a test failed.
 struct Failure {
   base::Outcome outcome = base::Outcome::failed;
