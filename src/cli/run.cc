@@ -233,7 +233,8 @@ const Registration k_registration{
                           "Seconds that one file may take, all its tests; default: no limit");
       command
           ->add_option("--memory", options.memory_mib,
-                       "MiB that a process may hold before it is killed; default: nine tenths of "
+                       "MiB that a process and what it started may hold before they are killed; "
+                       "default: nine tenths of "
                        "the machine's; 0: no limit")
           ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
       command

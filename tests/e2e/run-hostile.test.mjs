@@ -1,7 +1,7 @@
 // `crosscheck run` against tests that mean it harm, real PyTorch's harness around them; interrupted at any moment; two at once.
 import assert from 'node:assert/strict';
 import {spawn, spawnSync} from 'node:child_process';
-import {existsSync, readFileSync} from 'node:fs';
+import {existsSync, readFileSync, readdirSync, rmSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {crosscheck, eventually, python, run, temporaryFolder, write} from './harness.mjs';
@@ -48,10 +48,11 @@ class TestHostile(unittest.TestCase):
     def test_z_is_reached(self): pass
 `;
 
-function start(t, args, env) {
+function start(t, args, env, options = {}) {
   const child = spawn(crosscheck, args, {
     env: {...process.env, CROSSCHECK_PYTHON: python, CI: 'true', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
+    ...options,
   });
   let out = '';
   child.stdout.on('data', (text) => (out += text));
@@ -206,4 +207,84 @@ function ends(db) {
   );
   assert.equal(status, 0, stderr);
   return JSON.parse(stdout);
+}
+
+// Daemons as they are written to survive: a session of their own, a parent that is gone, deaf to SIGTERM.
+const ESCAPING = `
+import ctypes, os, signal, time, unittest
+MARKS = os.environ["MARKS"]
+def escape(name, variables):
+    told, tell = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0: os._exit(0)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)
+        with open(os.path.join(MARKS, "escaped"), "a") as file: file.write(f"{os.getpid()} {name}\\n")
+        os.write(tell, b"x")
+        os.execve("/bin/sh", ["sh", "-c", "while :; do sleep 3600; done"], variables)
+    os.close(tell)
+    os.read(told, 1)
+    os.wait()
+
+class TestEscaping(unittest.TestCase):
+    def test_a_bare(self): escape("a", {})
+    def test_b_crashes(self):
+        escape("b", os.environ)
+        ctypes.string_at(0)
+    def test_c_hangs(self):
+        escape("c", {})
+        for number in (signal.SIGTERM, signal.SIGABRT, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+        while True: time.sleep(3600)
+    def test_d_waits(self):
+        escape("d", os.environ)
+        open(os.path.join(MARKS, "last"), "w").close()
+        while os.path.exists(os.path.join(MARKS, "hold")): time.sleep(0.02)
+`;
+
+// Children that have ended, and that it has not asked about.
+function zombiesOf(parent) {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        const fields = readFileSync(`/proc/${name}/stat`, 'utf8').split(') ').at(-1).split(' ');
+        return fields[0] === 'Z' && Number(fields[1]) === parent;
+      } catch {
+        return false;
+      }
+    });
+}
+
+for (const {how, end, select} of [
+  {how: 'a crash, a hang and its end', end: ({folder}) => rmSync(join(folder, 'hold'))},
+  {how: "Ctrl-C, which the terminal's whole group gets", end: ({child}) => process.kill(-child.pid, 'SIGINT'), select: '/test_[abd]/'},
+  {how: 'SIGKILL', end: ({child}) => child.kill('SIGKILL'), select: '/test_[abd]/'},
+]) {
+  test(`no daemon of a test outlives ${how}, and no zombie is kept`, async (t) => {
+    const folder = temporaryFolder(t);
+    write(folder, 'test_escaping.py', ESCAPING);
+    write(folder, 'hold', '');
+    const beside = spawn('sh', ['-c', 'while :; do sleep 3600; done'], {detached: true, stdio: 'ignore'});
+    t.after(() => process.kill(-beside.pid, 'SIGKILL'));
+    const {child, ended} = start(
+      t,
+      ['run', '--suite', folder, '--no-store', '-j', '2', '--timeout', '8', '--select', select ?? 'Escaping'],
+      {MARKS: folder},
+      {detached: true},
+    );
+    const escaped = () =>
+      readFileSync(join(folder, 'escaped'), 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' '));
+    await eventually('the last test is reached', () => existsSync(join(folder, 'last')), 120);
+    const before = escaped();
+    assert.deepEqual(before.map(([, name]) => name), select ? ['a', 'b', 'd'] : ['a', 'b', 'c', 'd']);
+    for (const [pid, name] of before) assert.equal(isGone(pid), name !== 'd', name);
+    assert.deepEqual(zombiesOf(child.pid), []);
+    end({child, folder});
+    const {out} = await ended;
+    for (const [pid, name] of before) await eventually(`${name} is gone: ${out()}`, () => isGone(pid));
+    assert.equal(isGone(beside.pid), false);
+  });
 }

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
+from crosscheck_probe.orphans import take_on_orphans
 from crosscheck_probe.request import BadRequest, Request, parse_device, parse_request, read_request
 from crosscheck_probe.text import message_of, traceback_of, type_name
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return EXIT_OK
         options.verb, options.fd = born
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - another file than the server's
+    take_on_orphans()
     try:
         channel = Channel(options.fd)
     except (OSError, ValueError, OverflowError) as error:

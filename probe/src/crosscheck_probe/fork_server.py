@@ -1,8 +1,8 @@
 """A process that imports once and forks the ones that collect and run.
 
 The runner sends a verb with four descriptors (standard input, output, error, events) and is
-answered with the process id of its new child: the runner is a subreaper meanwhile, and who forked
-it has ended.
+answered with the process id of its new child: the runner is a subreaper, and who forked it has
+ended.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -154,9 +156,24 @@ std::optional<ExitStatus> look(pid_t pid, int options) {
   return status_of(info);
 }
 
+// The children that a Process stands for.
+struct Children {
+  std::mutex mutex;
+  std::set<pid_t> pids;
+};
+
+Children& children() {
+  static Children all;
+  return all;
+}
+
 void reap(pid_t pid) {
+  (void)look(pid, 0);
+  // Together: its number may at once be the next one's.
+  const std::lock_guard lock{children().mutex};
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
+  children().pids.erase(pid);
 }
 
 int poll_timeout(Steady::time_point deadline) {
@@ -264,9 +281,16 @@ Result<Process> Process::spawn(const ProcessSpec& spec) {
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = ::fork();
-  if (pid == 0) become(plan, report->write.get());
-  const int fork_error = errno;
+  pid_t pid = 0;
+  int fork_error = 0;
+  {
+    // Whoever sees the child, sees that it is one of these.
+    const std::lock_guard lock{children().mutex};
+    pid = ::fork();
+    if (pid == 0) become(plan, report->write.get());
+    fork_error = errno;
+    if (pid > 0) children().pids.insert(pid);
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return cannot_start(reason(fork_error));
   // Both sides set it: whoever of the two comes first, the group exists before it is signalled.
@@ -290,6 +314,17 @@ Result<Process> Process::spawn(const ProcessSpec& spec) {
       break;
   }
   return cannot_start(reason(failure.error));
+}
+
+Process Process::adopt(pid_t pid) {
+  const std::lock_guard lock{children().mutex};
+  children().pids.insert(pid);
+  return Process{pid};
+}
+
+bool Process::stands_for(pid_t pid) {
+  const std::lock_guard lock{children().mutex};
+  return children().pids.contains(pid);
 }
 
 Process::Process(Process&& other) noexcept

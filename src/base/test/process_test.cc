@@ -289,5 +289,18 @@ TEST(Process, SpawnsFromManyThreadsAtOnce) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen.at(i).out, std::to_string(i) + "\n");
 }
 
+TEST(Process, StandsForItsChildUntilThatIsReaped) {
+  pid_t pid = 0;
+  {
+    auto process = Process::spawn({.arguments = {"true"}});
+    ASSERT_TRUE(process);
+    pid = process->pid();
+    EXPECT_TRUE(Process::stands_for(pid));
+    (void)process->wait();
+    EXPECT_TRUE(Process::stands_for(pid));
+  }
+  EXPECT_FALSE(Process::stands_for(pid));
+}
+
 }  // namespace
 }  // namespace crosscheck::base

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "memory.h"
+#include "orphans.h"
+#include "processes.h"
 #include "reaper.h"
 #include "worker.h"
 
@@ -33,6 +35,7 @@ class Executor {
         dispatcher_{tests, std::move(chunks), workers_.size(), options.limits, options.handling} {}
 
   Result<Executed> run() {
+    const EndsOrphans at_the_end;
     auto reaper = Reaper::start();
     if (!reaper) return tl::unexpected(reaper.error());
     reaper_ = &*reaper;
@@ -64,13 +67,20 @@ class Executor {
     ::poll(descriptors.data(), descriptors.size(), static_cast<int>(limit.count()));
   }
 
-  // What workers hold, several times a second: a test that takes all memory takes the machine.
+  // What workers hold with all that they started, several times a second: a test that takes all
+  // memory takes the machine. Looking for processes takes longer where the machine has many: a
+  // twentieth of the time at most.
   void weigh() {
-    if (options_.limits.memory <= 0 || now() - weighed_ < k_turn) return;
-    weighed_ = now();
+    const auto limit = options_.limits.memory;
+    if (limit <= 0 || now() < weigh_next_) return;
+    const auto began = now();
+    const auto all = all_processes();
     for (std::size_t i = 0; i < workers_.size(); ++i) {
-      if (workers_[i]) obey(dispatcher_.on_memory(i, resident_bytes(workers_[i]->pid()), now()));
+      if (!workers_[i]) continue;
+      const auto pid = workers_[i]->pid();
+      obey(dispatcher_.on_memory(i, held_bytes(pid, descendants(all, pid), limit), now()));
     }
+    weigh_next_ = now() + std::max<Instant::duration>(k_turn, 20 * (now() - began));
   }
 
   void serve(std::size_t i) {
@@ -151,7 +161,7 @@ class Executor {
   std::vector<std::optional<Worker>> workers_;
   Dispatcher dispatcher_;
   Reaper* reaper_ = nullptr;
-  Instant weighed_{};
+  Instant weigh_next_{};
 };
 
 }  // namespace

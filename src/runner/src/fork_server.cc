@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "crosscheck/base/log.h"
+#include "orphans.h"
 #include "worker.h"
 
 namespace crosscheck::runner {
@@ -49,16 +49,6 @@ std::optional<std::string> receive(int socket, int interrupt_fd, std::chrono::mi
     if (watched[1].revents != 0) return {};
   }
 }
-
-// While it lives, processes that lose their parent become children of this one. No longer than a
-// fork: what tests leave behind would become this one's too, and nobody would wait for it.
-class Adopting {
- public:
-  Adopting() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
-  Adopting(const Adopting&) = delete;
-  Adopting& operator=(const Adopting&) = delete;
-  ~Adopting() { ::prctl(PR_SET_CHILD_SUBREAPER, 0); }
-};
 
 bool send(int socket, std::string_view text, const std::array<int, 4>& descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> space{};
@@ -121,7 +111,8 @@ bool ForkServer::is_ready() {
 std::optional<base::Process> ForkServer::fork(std::string_view verb,
                                               const std::array<int, 4>& descriptors) {
   if (!is_ready()) return {};
-  const Adopting adopting;
+  take_on_orphans();
+  const Adoption adoption;
   if (send(control_.get(), verb, descriptors)) {
     const auto said = receive(control_.get(), -1, k_fork);
     pid_t pid = 0;

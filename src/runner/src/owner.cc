@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "processes.h"
 
 namespace crosscheck::runner {
 namespace {
@@ -23,22 +26,12 @@ std::string realm() {
          std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
 }
 
-// In ticks since the kernel's start, so that a number that is used again is another process; empty
-// if there is none.
+// As process_facts has it; empty if it lives no longer.
 std::string started_at(const std::string& pid) {
-  std::ifstream file{"/proc/" + pid + "/stat"};
-  std::string text;
-  std::getline(file, text);
-  // The second field is the program's name in parentheses, and may hold anything.
-  const auto name_end = text.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields{text.substr(name_end + 1)};
-  constexpr int k_start_time = 22;  // the name is the second
-  std::string field;
-  for (int n = 2; n < k_start_time && fields >> field; ++n) {
-    if (n == 2 && (field == "Z" || field == "X")) return {};
-  }
-  return field;
+  pid_t number = 0;
+  std::from_chars(pid.data(), pid.data() + pid.size(), number);
+  const auto facts = process_facts(number);
+  return facts && facts->state != 'Z' && facts->state != 'X' ? facts->started : std::string{};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "crosscheck/runner/protocol.h"
+#include "orphans.h"
 #include "reaper.h"
 #include "text.h"
 #include "worker.h"
@@ -97,6 +98,7 @@ struct Outcome {
 template <class F>
 Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json::object& request,
                      const CallOptions& options, F take) {
+  const EndsOrphans at_the_end;
   auto reaper = Reaper::start();
   if (!reaper) return tl::unexpected(reaper.error());
   auto worker = Worker::start(setup, verb, request);

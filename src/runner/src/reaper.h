@@ -8,8 +8,8 @@
 namespace crosscheck::runner {
 
 // A small process that, when this one is killed, lives just long enough to kill the process groups
-// it was told of: workers die with this program, but not what their tests started. An orderly end
-// has no use for it: destroying it ends it, and kills no group.
+// it was told of, and what bears this one's mark: workers die with this program, but not what their
+// tests started. An orderly end has no use for it: destroying it ends it, and kills nothing.
 class Reaper {
  public:
   [[nodiscard]] static base::Result<Reaper> start();
@@ -20,11 +20,11 @@ class Reaper {
 
  private:
   Reaper(base::Process process, base::Fd input)
-      : process_{std::move(process)}, input_{std::move(input)} {}
+      : input_{std::move(input)}, process_{std::move(process)} {}
   void tell(char what, pid_t leader);
 
-  base::Process process_;
-  base::Fd input_;  // the kernel closes it when this program is killed: the signal to act
+  base::Fd input_;         // the kernel closes it when this program is killed: the signal to act
+  base::Process process_;  // ends before the other is closed
 };
 
 }  // namespace crosscheck::runner

@@ -16,6 +16,7 @@
 
 #include "crosscheck/runner/fork_server.h"
 #include "memory.h"
+#include "orphans.h"
 
 namespace crosscheck::runner {
 namespace {
@@ -85,6 +86,8 @@ base::ProcessSpec probe_process(const ProbeSetup& setup, std::string_view verb) 
                     "--request",
                     "-"};
   for (const auto& [name, value] : setup.environment) spec.environment.emplace_back(name, value);
+  const auto mark = std::string_view{runner_mark()};
+  spec.environment.emplace_back(mark.substr(0, mark.find('=')), mark.substr(mark.find('=') + 1));
   spec.environment.emplace_back("PYTHONPATH", python_path(setup));
   spec.environment.emplace_back("PYTHONFAULTHANDLER", "1");
   spec.environment.emplace_back("PYTHONUNBUFFERED", "1");
@@ -125,6 +128,7 @@ void LineBuffer::append(std::string_view bytes, std::vector<std::string>& lines)
 
 Result<Worker> Worker::start(const ProbeSetup& setup, std::string_view verb,
                              const json::object& request) {
+  take_on_orphans();
   auto input = request_file(json::serialize(request));
   auto events = base::make_pipe();
   auto out = base::make_pipe();
@@ -176,6 +180,7 @@ std::optional<Ended> Worker::ended(std::vector<std::string>& last_lines) {
   if (!status) return {};
   // A process that the tests left behind would hold the pipes open, and the device busy.
   process_.signal(SIGKILL);
+  end_orphans();
   constexpr std::size_t k_pipe_and_more = std::size_t{16} << 20;
   drain(out_, k_pipe_and_more, [&](std::string_view bytes) { out_tail_.append(bytes); });
   drain(err_, k_pipe_and_more, [&](std::string_view bytes) { err_tail_.append(bytes); });

@@ -59,7 +59,8 @@ class Worker {
   [[nodiscard]] std::vector<std::string> read();
   // No more lines will come.
   [[nodiscard]] bool pipe_closed() const { return !events_; }
-  // Set once the process has ended; its group is then killed and what it had written is read.
+  // Set once the process has ended; what it left behind is then killed, and what it had written is
+  // read.
   [[nodiscard]] std::optional<Ended> ended(std::vector<std::string>& last_lines);
   void signal(int number) const { process_.signal(number); }
   // Gives the process up without waiting for it.

@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
 #include <thread>
 
+#include "../src/orphans.h"
+#include "../src/processes.h"
 #include "support.h"
 
 namespace crosscheck::runner {
@@ -137,6 +140,16 @@ TEST(Executor, ATestThatTakesAllMemoryCostsOneTest) {
   EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
 }
 
+TEST(Executor, WhatATestStartedWeighsWithIt) {
+  auto limits = short_limits();
+  limits.memory = std::int64_t{384} << 20;
+  limits.test = seconds{20};
+  const auto ran = run_file("test_a.py", {"before", "rears_shared", "rears_own", "later"}, limits);
+  EXPECT_EQ(ran.results.at("rears_shared").outcome, Outcome::passed);
+  EXPECT_EQ(ran.results.at("rears_own").kind, base::FailureKind::out_of_memory);
+  EXPECT_EQ(ran.results.at("later").outcome, Outcome::passed);
+}
+
 TEST(Executor, ALeakIsNamed) {
   const auto ran = run_file("test_a.py", {"grows_511", "grows_512"}, short_limits());
   EXPECT_FALSE(ran.results.at("grows_511").leak);
@@ -221,6 +234,110 @@ TEST(Executor, LeavesNoProcessBehind) {
   EXPECT_TRUE(is_gone(daemon));
 }
 
+bool lives(pid_t pid) {
+  const auto facts = process_facts(pid);
+  return facts && facts->state != 'Z';
+}
+
+pid_t await_pid(const std::string& log, const std::string& mark) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds{20};
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto text = read_text(log);
+    const auto at = text.find(mark);
+    if (at != std::string::npos && text.find('\n', at) != std::string::npos) {
+      return logged_pid(text, mark);
+    }
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+  return 0;
+}
+
+// A daemon leaves the group, the session and its parents, and is deaf to SIGTERM; it ends with the
+// process of its test, however that ends, and what belongs to another worker goes on.
+class Daemons : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(Daemons, EndWithTheirWorkerAndNoOther) {
+  const auto& [daemon, end] = GetParam();
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  const std::vector<CollectedTest> tests{make_test("a.py", "waits_go"), make_test("b.py", daemon),
+                                         make_test("b.py", end), make_test("c.py", "next")};
+  ExecuteOptions options;
+  options.workers = 2;
+  options.limits = short_limits();
+  options.limits.test = seconds{std::string_view{end} == "hang" ? 2 : 60};
+  options.on_results = [&](const std::vector<base::TestResult>& results) {
+    for (const auto& result : results) {
+      // The worker of b.py has ended once the next file's is heard of.
+      if (result.id.method != "next") continue;
+      EXPECT_EQ(result.outcome, Outcome::passed);
+      const auto kept = await_pid(log, "kept ");
+      ASSERT_GT(kept, 0);
+      const auto gone = logged_pid(read_text(log), "daemon ");
+      ASSERT_GT(gone, 0);
+      EXPECT_FALSE(process_facts(gone));
+      EXPECT_TRUE(lives(kept));
+      std::ofstream{log + ".go"} << "";
+    }
+  };
+  ASSERT_TRUE(execute(fake_probe(log), tests,
+                      {{"a.py", {0}, {}}, {"b.py", {1, 2}, {}}, {"c.py", {3}, {}}}, options));
+  EXPECT_FALSE(process_facts(logged_pid(read_text(log), "kept ")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Daemons,
+                         testing::Combine(testing::Values("escapes", "escapes_bare"),
+                                          testing::Values("nothing", "signal_11", "exit_0")),
+                         [](const auto& instance) {
+                           return std::string{std::get<0>(instance.param)} + "_" +
+                                  std::get<1>(instance.param);
+                         });
+
+// Whoever takes a shell's place has that shell's children, and those may leave others behind.
+TEST(Executor, LeavesAloneWhatOthersStartedBesideIt) {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  auto go = base::make_pipe();
+  ASSERT_TRUE(go);
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    if (::fork() == 0) {
+      const pid_t own = ::fork();
+      if (own == 0) {
+        ::pause();
+        ::_exit(0);
+      }
+      std::ofstream{log, std::ios::app} << "stranger " << own << "\n";
+      char byte = 0;
+      const auto got = ::read(go->read.get(), &byte, 1);
+      ::_exit(got == 1 ? 0 : 1);
+    }
+    (void)await_pid(log, "stranger ");
+    const std::vector<CollectedTest> tests{make_test("a.py", "escapes"), make_test("b.py", "x"),
+                                           make_test("c.py", "escapes")};
+    ExecuteOptions options;
+    options.on_results = [&](const std::vector<base::TestResult>& results) {
+      for (const auto& result : results) {
+        if (result.id.file == "b.py") (void)::write(go->write.get(), "x", 1);
+      }
+    };
+    const auto executed = execute(
+        fake_probe(log), tests, {{"a.py", {0}, {}}, {"b.py", {1}, {}}, {"c.py", {2}, {}}}, options);
+    const auto orphan = process_facts(logged_pid(read_text(log), "stranger "));
+    ::_exit(executed && orphan && orphan->parent == ::getpid() && orphan->state != 'Z' ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(runner, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto text = read_text(log);
+  EXPECT_EQ(count(text, "daemon "), 2U) << text;
+  EXPECT_TRUE(is_gone(logged_pid(text, "daemon ")));
+  EXPECT_TRUE(is_gone(logged_pid(text.substr(text.rfind("daemon ")), "daemon ")));
+  const auto stranger = logged_pid(text, "stranger ");
+  ASSERT_GT(stranger, 0);
+  EXPECT_EQ(::kill(stranger, SIGKILL), 0);
+}
+
 TEST(Executor, AnInterpreterThatIsNotThereIsTheEnvironmentsFault) {
   const std::vector<CollectedTest> tests{make_test("a.py", "x"), make_test("b.py", "y")};
   auto setup = fake_probe();
@@ -287,30 +404,35 @@ TEST(Executor, AnInterruptStopsTheWorkersAndKeepsWhatEnded) {
 }
 
 // kill -9 of the runner: neither the worker nor what its test started is left.
-TEST(Executor, DiesWithAllItStarted) {
+class Killed : public testing::TestWithParam<const char*> {};
+
+TEST_P(Killed, DiesWithAllItStarted) {
   TemporaryFolder folder;
-  const auto log = folder / "log";
+  const std::string log = folder / "log";
   const pid_t runner = ::fork();
   if (runner == 0) {
-    const std::vector<CollectedTest> tests{make_test("a.py", "daemon"), make_test("a.py", "hang")};
+    const std::vector<CollectedTest> tests{make_test("a.py", GetParam()),
+                                           make_test("a.py", "hang")};
     (void)execute(fake_probe(log), tests, {{"a.py", {0, 1}, {}}}, {});
     ::_exit(0);
   }
   ASSERT_GT(runner, 0);
-  const auto deadline = std::chrono::steady_clock::now() + seconds{20};
-  pid_t daemon = 0;
-  while (daemon == 0 && std::chrono::steady_clock::now() < deadline) {
-    const auto text = read_text(log);
-    if (text.ends_with('\n')) daemon = logged_pid(text, "daemon ");
-    std::this_thread::sleep_for(milliseconds{10});
-  }
+  const auto daemon = await_pid(log, "daemon ");
   ASSERT_GT(daemon, 0);
-  const auto worker = ::getpgid(daemon);
+  pid_t worker = 0;
+  for (const auto& process : all_processes()) {
+    if (process.parent == runner && began_with(process.pid, "FAKE_PROBE_LOG=" + log)) {
+      worker = process.pid;
+    }
+  }
+  ASSERT_GT(worker, 0);
   ::kill(runner, SIGKILL);
   ::waitpid(runner, nullptr, 0);
   EXPECT_TRUE(is_gone(worker));
   EXPECT_TRUE(is_gone(daemon));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Killed, testing::Values("daemon", "escapes"));
 
 TEST(Probe, ReadsTheEnvironment) {
   const auto environment = read_environment(fake_probe(), {});

@@ -1,7 +1,6 @@
 #include "crosscheck/runner/fork_server.h"
 
 #include <gmock/gmock.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -37,18 +36,6 @@ TEST(ForkServer, AnInterruptEndsTheWaitAndStaysToBeRead) {
   EXPECT_FALSE(server.fork("run", k_descriptors));
   char byte = 0;
   EXPECT_EQ(::read(pipe->read.get(), &byte, 1), 1);
-}
-
-// They would be its zombies until it ends.
-TEST(ForkServer, DoesNotTakeOnWhatTestsLeaveBehind) {
-  TemporaryFolder folder;
-  ForkServer server{fake_probe(folder / "log")};
-  int takes_on = -1;
-  ASSERT_EQ(::prctl(PR_GET_CHILD_SUBREAPER, &takes_on), 0);
-  EXPECT_EQ(takes_on, 0);
-  EXPECT_FALSE(server.fork("run", k_descriptors));
-  ASSERT_EQ(::prctl(PR_GET_CHILD_SUBREAPER, &takes_on), 0);
-  EXPECT_EQ(takes_on, 0);
 }
 
 }  // namespace

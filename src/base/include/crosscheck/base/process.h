@@ -64,7 +64,9 @@ class Process {
   [[nodiscard]] static Result<Process> spawn(const ProcessSpec& spec);
   // A process that others started, leads a group of its own and has become this one's child
   // (PR_SET_CHILD_SUBREAPER).
-  [[nodiscard]] static Process adopt(pid_t pid) { return Process{pid}; }
+  [[nodiscard]] static Process adopt(pid_t pid);
+  // Whether there is a Process for this child of the caller's. Thread-safe.
+  [[nodiscard]] static bool stands_for(pid_t pid);
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   ~Process();

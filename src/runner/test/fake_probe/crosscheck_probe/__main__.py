@@ -1,5 +1,6 @@
 """Speaks docs/probe-protocol.md without torch, and misbehaves as a test's or file's name says."""
 
+import ctypes
 import json
 import os
 import signal
@@ -52,6 +53,35 @@ def misbehave(name, node):
         if os.fork() == 0:
             log(f"daemon {os.getpid()}")
             sleep_forever()
+    elif what == "escapes":
+        # As a daemon does: out of the group and the session, nobody's child, deaf to what asks it
+        # to end; "bare" without a trace of the environment.
+        told, tell = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() != 0:
+                os._exit(0)
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            log(f"daemon {os.getpid()}")
+            os.write(tell, b"x")
+            variables = {} if argument == "bare" else os.environ
+            os.execve("/bin/sh", ["sh", "-c", "while :; do sleep 3600; done"], variables)
+        os.close(tell)
+        os.read(told, 1)
+        os.close(told)
+        os.wait()
+    elif what == "waits":
+        # With a daemon of its own, until a file of that name is there.
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() != 0:
+                os._exit(0)
+            log(f"kept {os.getpid()}")
+            sleep_forever()
+        os.wait()
+        while not os.path.exists(f"{LOG}.{argument}"):
+            time.sleep(0.01)
     elif what == "garbage":
         os.write(FD, b"this is not JSON\n")
         sleep_forever()
@@ -100,6 +130,28 @@ def misbehave(name, node):
         held = []
         while True:
             held.append(bytearray(os.urandom(1 << 20) * 16))
+    elif what == "rears":
+        # Children that share 160 MiB with it, or hold as much of their own.
+        held = bytearray(160 << 20)
+        held[::4096] = b"x" * (len(held) // 4096)
+        children = []
+        for _ in range(3):
+            ready, tell = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.setsid()
+                if argument == "own":
+                    held[::4096] = b"y" * (len(held) // 4096)
+                os.write(tell, b"x")
+                sleep_forever()
+            children.append(child)
+            os.read(ready, 1)
+        if argument == "own":
+            sleep_forever()
+        time.sleep(1)  # as long as it takes to be weighed
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     elif what == "folder":
         os.chdir("/")
     elif what == "mute":
@@ -232,6 +284,7 @@ def collect(request):
 
 
 def main():
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
     verb = sys.argv[1]
     request = json.loads(sys.stdin.read())
     if os.environ.get("FAKE_NO_TORCH"):
