@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <stdexcept>
@@ -108,7 +109,7 @@ std::size_t import(const std::string& path) {
 }
 
 int run(const std::string& out, bool check) {
-  std::string path = "/tmp/crosscheck-bench.XXXXXX";
+  std::string path = std::filesystem::temp_directory_path() / "crosscheck-bench.XXXXXX";
   const int fd = ::mkstemp(path.data());
   if (fd < 0) give_up("no temporary file");
   ::close(fd);

@@ -47,7 +47,9 @@ struct Options {
 
 base::Result<base::Duration> seconds(double given, const char* option, bool may_be_zero) {
   if (!std::isfinite(given) || given < 0 || given > 1e7 || (given == 0 && !may_be_zero)) {
-    return fail(Fault::usage, std::string{option} + ": expected seconds above 0");
+    return fail(Fault::usage,
+                std::string{option} + (may_be_zero ? ": expected seconds, or 0 for no limit"
+                                                   : ": expected seconds above 0"));
   }
   return base::Duration{std::llround(given * 1e6)};
 }

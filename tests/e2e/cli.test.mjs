@@ -63,6 +63,14 @@ test('a number of processes that is none, one file for two outputs: exit code 2'
     assert.equal(code, 2, jobs);
     assert.match(err, /--jobs/);
   }
+  for (const [option, expected] of [
+    ['--timeout', /--timeout: expected seconds above 0/],
+    ['--file-timeout', /--file-timeout: expected seconds, or 0 for no limit/],
+  ]) {
+    const {code, err} = run(['run', option, '-1']);
+    assert.equal(code, 2);
+    assert.match(err, expected);
+  }
   const {code, err} = run(['run', '--junit', 'out', '--results', 'out']);
   assert.equal(code, 2);
   assert.match(err, /--junit and --results name one file: out/);

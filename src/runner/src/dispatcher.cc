@@ -58,6 +58,8 @@ Dispatcher::Dispatcher(const std::vector<CollectedTest>& tests, std::vector<Chun
       due_(tests.size(), false),
       latest_(tests.size()),
       failed_(tests.size(), false) {
+  if (!handling_.failures.empty()) attempts_ = tries_ = handling_.failures;
+  for (std::size_t test = 0; test < tests.size(); ++test) failed_[test] = attempts_[test] > 0;
   for (const auto& chunk : queue_) {
     for (const auto test : chunk.tests) {
       by_node_.emplace(tests_[test].node_id, test);
@@ -183,14 +185,21 @@ Duration Dispatcher::spent_on(const std::string& file, Instant now) const {
   return spent;
 }
 
+// A test that is due and will not be run; of one that failed, and was to be tried again, that
+// result stands.
+void Dispatcher::leave(std::size_t test, const std::string& why) {
+  Slot none;
+  if (attempts_[test] == 0) record(none, test, not_run(why), Duration{0});
+  due_[test] = false;
+}
+
 // Tests of a file whose limit is reached, and that no process has.
 void Dispatcher::give_up_file(const std::string& file) {
   for (auto& chunk : queue_) {
     if (chunk.file != file) continue;
-    Slot none;
     for (const auto test : chunk.tests) {
       if (!due_[test]) continue;
-      record(none, test, not_run(over_file_limit(limits_.file)), Duration{0});
+      leave(test, over_file_limit(limits_.file));
       cut_short_ = true;
     }
     chunk.tests.clear();
@@ -420,9 +429,7 @@ void Dispatcher::settle(std::size_t worker, const Ended& ended, Instant now) {
   const bool file_is_over = limits_.file.count() > 0 && spent_[slot.file] >= limits_.file;
   if (file_is_over && !interrupted_) {
     cut_short_ = cut_short_ || !rest.empty();
-    for (const auto test : rest) {
-      record(slot, test, not_run(over_file_limit(limits_.file)), Duration{0});
-    }
+    for (const auto test : rest) leave(test, over_file_limit(limits_.file));
     slot.again.clear();
     give_up_file(slot.file);
   } else if (rest.empty()) {
@@ -483,12 +490,8 @@ void Dispatcher::finish_if_idle() {
   const bool idle = std::all_of(slots_.begin(), slots_.end(),
                                 [](const Slot& slot) { return slot.phase == Phase::idle; });
   if (!idle || (!interrupted_ && !queue_.empty())) return;
-  Slot none;
   for (const auto test : planned_) {
-    if (!due_[test]) continue;
-    // Of one that failed, and was to be tried again, that result stands.
-    if (latest_[test]) continue;
-    record(none, test, not_run("interrupted before it ended"), Duration{0});
+    if (due_[test]) leave(test, "interrupted before it ended");
   }
   done_ = true;
 }

@@ -44,6 +44,10 @@ class Executor {
     while (!dispatcher_.done()) {
       wait();
       if (take_interrupt(options_.interrupt_fd)) obey(dispatcher_.interrupt(now()));
+      if (!stopped_ && options_.must_stop && options_.must_stop()) {
+        stopped_ = true;
+        for (int press = 0; press < 2; ++press) obey(dispatcher_.interrupt(now()));
+      }
       for (std::size_t i = 0; i < workers_.size(); ++i) serve(i);
       weigh();
       obey(dispatcher_.on_tick(now()));
@@ -162,6 +166,7 @@ class Executor {
   Dispatcher dispatcher_;
   Reaper* reaper_ = nullptr;
   Instant weigh_next_{};
+  bool stopped_ = false;
 };
 
 }  // namespace

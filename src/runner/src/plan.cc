@@ -78,11 +78,11 @@ Result<std::unordered_set<std::string_view>> known_nodes(const std::vector<Colle
 }
 
 // Whatever their order, and however often they are named.
-std::string digest_of(const std::vector<std::string>& node_ids) {
+std::string digest_of(const std::vector<std::string>& texts) {
   constexpr std::size_t k_length = 12;
   std::string names;
-  for (const auto& node : std::set<std::string_view>{node_ids.begin(), node_ids.end()}) {
-    names += node;
+  for (const auto& text : std::set<std::string_view>{texts.begin(), texts.end()}) {
+    names += text;
     names += '\n';
   }
   return base::sha256_hex(names).substr(0, k_length);
@@ -113,8 +113,10 @@ std::vector<Chunk> split(const Chunk& whole, const std::vector<Duration>& times,
 
 std::string Selection::describe() const {
   std::string text = quick ? "quick set" : "all tests";
-  if (!patterns.empty()) text += ", matching " + listed(patterns, 20);
+  constexpr std::size_t k_listed = 20;
+  if (!patterns.empty()) text += ", matching " + listed(patterns, k_listed);
   // Two lists of one length are two selections.
+  if (patterns.size() > k_listed) text += " (" + digest_of(patterns) + ")";
   if (node_ids) {
     text +=
         ", from a list of " + std::to_string(node_ids->size()) + " (" + digest_of(*node_ids) + ")";

@@ -14,8 +14,6 @@ using base::Fault;
 using base::Result;
 using store::UnfinishedRun;
 
-constexpr std::size_t k_looked_at = 200;
-
 // What makes two runs different, by name; empty: nothing does.
 std::string difference(const base::RunHeader& a, const base::RunHeader& b) {
   const auto& x = a.combination;
@@ -42,23 +40,26 @@ std::string difference(const base::RunHeader& a, const base::RunHeader& b) {
 
 Result<UnfinishedRun> find(store::Tx& tx, const base::RunHeader& header,
                            const std::string& run_id) {
-  auto runs = store::unfinished_runs(tx, k_looked_at);
-  if (!runs) return tl::unexpected(runs.error());
-  const auto found = std::ranges::find_if(*runs, [&](const UnfinishedRun& candidate) {
-    return run_id.empty() ? difference(candidate.run.header, header).empty()
-                          : candidate.run.header.run_id == run_id;
-  });
-  if (found == runs->end()) {
-    return fail(Fault::invalid_input,
-                run_id.empty() ? "there is no unfinished run of this subject and selection"
-                               : "there is no unfinished run " + run_id,
-                "leave out --resume to begin a run");
+  const auto none = [](std::string why) {
+    return fail(Fault::invalid_input, std::move(why), "leave out --resume to begin a run");
+  };
+  if (run_id.empty()) {
+    auto runs = store::unfinished_runs(tx, header.combination);
+    if (!runs) return tl::unexpected(runs.error());
+    const auto same = std::ranges::find_if(*runs, [&](const UnfinishedRun& candidate) {
+      return difference(candidate.run.header, header).empty();
+    });
+    if (same != runs->end()) return std::move(*same);
+    return none("there is no unfinished run of this subject and selection");
   }
-  if (const auto why = difference(found->run.header, header); !why.empty()) {
+  auto found = store::unfinished_run(tx, run_id);
+  if (!found) return tl::unexpected(found.error());
+  if (!*found) return none("there is no unfinished run " + run_id);
+  if (const auto why = difference((*found)->run.header, header); !why.empty()) {
     return fail(Fault::invalid_input, "run " + run_id + " cannot be resumed: " + why,
                 "resume it with the options that it was begun with, or leave out --resume");
   }
-  return *found;
+  return std::move(**found);
 }
 
 }  // namespace
@@ -84,11 +85,10 @@ Result<Resumed> resume_run(store::Store& store, const base::RunHeader& header,
 }
 
 Result<void> end_dead_runs(store::Store& store, base::Time now) {
-  auto runs =
-      store.read_value([](store::Tx& tx) { return store::unfinished_runs(tx, k_looked_at); });
+  auto runs = store.read_value([](store::Tx& tx) { return store::owned_runs(tx); });
   if (!runs) return tl::unexpected(runs.error());
   for (const auto& [run, owner] : *runs) {
-    if (owner.name.empty() || is_alive(owner, now)) continue;
+    if (is_alive(owner, now)) continue;
     auto ended = store.write(
         [id = run.id, &dead = owner](store::Tx& tx) { return store::end_dead_run(tx, id, dead); });
     if (!ended) return ended;

@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <thread>
 
 #include "crosscheck/base/digest.h"
@@ -25,6 +26,8 @@
 namespace crosscheck::runner {
 namespace {
 
+using base::fail;
+using base::Fault;
 using base::Result;
 
 constexpr std::size_t k_batch = 500;
@@ -106,9 +109,8 @@ class Recorder {
 
   Result<void> begin(const base::RunHeader& header) {
     if (store_ == nullptr) return {};
-    const store::Owner owner{own_name(), base::SystemClock{}.now()};
-    auto id =
-        store_->write_value([&](store::Tx& tx) { return store::begin_run(tx, header, owner); });
+    auto id = store_->write_value(
+        [&](store::Tx& tx) { return store::begin_run(tx, header, this_process()); });
     if (!id) return tl::unexpected(id.error());
     go_on(*id);
     return {};
@@ -135,13 +137,34 @@ class Recorder {
     stop();
     // What is there already changes nothing.
     const auto& missing = behind_ ? run.results : waiting_;
-    return store_->write([&](store::Tx& tx) -> Result<void> {
+    if (lost_) return lost(run.header.run_id);
+    auto written = store_->write([&](store::Tx& tx) -> Result<void> {
+      const auto owner = this_process();
+      if (auto own = store::keep_alive(tx, run_, owner); !own) return own;
       if (auto added = store::add_results(tx, run_, missing); !added) return added;
-      return store::finish_run(tx, run_, run.header);
+      return store::finish_run(tx, run_, run.header, owner);
     });
+    if (!written && written.error().fault == Fault::conflict) return lost(run.header.run_id);
+    return written;
   }
 
+  // Somebody took this process to be dead, and the run is no longer its own. Thread-safe.
+  [[nodiscard]] bool is_lost() const { return lost_; }
+
  private:
+  static store::Owner this_process() {
+    static const std::string name = own_name();
+    return {name, base::SystemClock{}.now()};
+  }
+
+  static tl::unexpected<base::Error> lost(const std::string& run_id) {
+    return fail(Fault::busy,
+                "run " + run_id + " is no longer this process's: it was silent for " +
+                    base::to_human(k_dead_after) +
+                    " and was taken to be dead; what it ran since is not kept there",
+                "go on with --resume " + run_id + ", unless another process has");
+  }
+
   void work() {
     std::unique_lock lock{mutex_};
     bool refused = false;
@@ -154,10 +177,14 @@ class Recorder {
       auto batch = std::exchange(waiting_, {});
       lock.unlock();
       const auto written = store_->write([&](store::Tx& tx) -> Result<void> {
-        if (auto added = store::add_results(tx, run_, batch); !added) return added;
-        return store::keep_alive(tx, run_, base::SystemClock{}.now());
+        if (auto own = store::keep_alive(tx, run_, this_process()); !own) return own;
+        return store::add_results(tx, run_, batch);
       });
       lock.lock();
+      if (!written && written.error().fault == Fault::conflict) {
+        lost_ = true;
+        return;
+      }
       if (written) said_alive_ = now;
       refused = !written;
       if (refused && !behind_) {
@@ -185,6 +212,7 @@ class Recorder {
   std::vector<base::TestResult> waiting_;
   bool behind_ = false;  // too many wait: all are added at the end
   bool stopping_ = false;
+  std::atomic<bool> lost_ = false;
   std::chrono::steady_clock::time_point said_alive_ = std::chrono::steady_clock::now();
 };
 
@@ -247,15 +275,34 @@ Result<Work> divide(const RunRequest& request, const std::vector<std::size_t>& s
   return work;
 }
 
-// Takes out what has a result.
-void leave_to_do(const std::vector<base::TestResult>& done, const std::vector<CollectedTest>& tests,
-                 Work& work, std::vector<base::TestResult>& broken) {
-  std::set<std::reference_wrapper<const base::TestId>, std::less<base::TestId>> known;
-  for (const auto& result : done) known.insert(result.id);
+// Takes out what has a result, but for what failed and may be tried again: how often it did, by
+// test.
+std::vector<int> leave_to_do(const std::vector<base::TestResult>& done, int retries,
+                             const std::vector<CollectedTest>& tests, Work& work,
+                             std::vector<base::TestResult>& broken) {
+  struct Known {
+    int attempts = 0;
+    bool failed = true;  // in all of them
+  };
+  std::map<std::reference_wrapper<const base::TestId>, Known, std::less<base::TestId>> known;
+  for (const auto& result : done) {
+    auto& of_test = known[result.id];
+    ++of_test.attempts;
+    of_test.failed = of_test.failed && base::is_failure(result.outcome);
+  }
   const auto has_result = [&](const base::TestResult& result) { return known.contains(result.id); };
-  std::erase_if(work.run, [&](std::size_t i) { return known.contains(tests[i].id); });
+  std::vector<int> failures(tests.size(), 0);
+  std::erase_if(work.run, [&](std::size_t i) {
+    const auto found = known.find(tests[i].id);
+    if (found == known.end()) return false;
+    const auto& [attempts, failed] = found->second;
+    const bool again = failed && attempts <= retries;
+    if (again) failures[i] = attempts;
+    return !again;
+  });
   std::erase_if(work.left_out, has_result);
   std::erase_if(broken, has_result);
+  return failures;
 }
 
 }  // namespace
@@ -334,13 +381,14 @@ Result<RunReport> run(const RunRequest& request) {
       return tl::unexpected(ended.error());
     }
   }
+  std::vector<int> failures;
   if (request.resume) {
     auto resumed = resume_run(*request.store, header, *request.resume, header.started_at);
     if (!resumed) return tl::unexpected(resumed.error());
     header.run_id = resumed->header.run_id;
     header.started_at = resumed->header.started_at;
     report.results.results = std::move(resumed->results);
-    leave_to_do(report.results.results, tests, *work, broken);
+    failures = leave_to_do(report.results.results, request.retries, tests, *work, broken);
     recorder.go_on(resumed->run);
   } else if (auto begun = recorder.begin(header); !begun) {
     return tl::unexpected(begun.error());
@@ -352,11 +400,13 @@ Result<RunReport> run(const RunRequest& request) {
   execution.workers = options.workers;
   execution.limits = request.limits;
   execution.handling.retries = request.retries;
+  execution.handling.failures = std::move(failures);
   for (const auto& rule : request.governing.rules) {
     execution.handling.governed.push_back(rule.governed);
   }
   execution.handling.expected = expected_times(tests, all_of(tests), times, options);
   execution.interrupt_fd = request.interrupt_fd;
+  execution.must_stop = [&] { return recorder.is_lost(); };
   execution.on_results = [&](std::vector<base::TestResult> results) {
     for (const auto& result : results) display.result(result);
     recorder.add(results);

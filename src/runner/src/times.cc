@@ -11,18 +11,28 @@ namespace {
 
 constexpr double k_rounds = 3;
 
+// Beside them, of what was cut short: what it timed counts, but it went over no round.
+constexpr int k_cut_short = 10;
+
 // The latest runs that together went over everything so often: a shard is a part of a round.
 base::Result<std::vector<std::int64_t>> latest_runs(store::Tx& tx,
                                                     const base::Combination& combination) {
   auto rows = tx.query(
-      "SELECT runs.id, runs.shard FROM runs JOIN combinations c ON c.digest = runs.combination "
+      "SELECT runs.id, runs.shard, runs.ended FROM runs JOIN combinations c ON c.digest = "
+      "runs.combination "
       "WHERE c.backend = $1 AND c.device = $2 ORDER BY runs.started_at DESC LIMIT 1000",
       {combination.backend, combination.device});
   if (!rows) return tl::unexpected(rows.error());
   std::vector<std::int64_t> runs;
   double rounds = 0;
+  int cut_short = 0;
   for (const auto& row : *rows) {
     if (rounds >= k_rounds) break;
+    const auto ended = row.optional_text(2).value_or("");
+    if (ended == "interrupted" || ended == "died") {
+      if (++cut_short <= k_cut_short) runs.push_back(row.integer(0));
+      continue;
+    }
     const auto shard = row.is_null(1) ? std::nullopt : std::optional{parse_shard(row.text(1))};
     rounds += shard && *shard ? 1.0 / static_cast<double>((*shard)->count) : 1.0;
     runs.push_back(row.integer(0));

@@ -150,5 +150,14 @@ TEST(Selection, TwoListsOfOneLengthAreDescribedApart) {
   EXPECT_EQ(described({"a", "b"}), described({"b", "a"}));
 }
 
+TEST(Selection, ManyPatternsAreDescribedApart) {
+  Selection one;
+  for (int i = 0; i < 25; ++i) one.patterns.push_back("p" + std::to_string(i));
+  auto other = one;
+  other.patterns.back() = "q";
+  EXPECT_THAT(one.describe(), HasSubstr("p19 and 5 more ("));
+  EXPECT_NE(one.describe(), other.describe());
+}
+
 }  // namespace
 }  // namespace crosscheck::runner

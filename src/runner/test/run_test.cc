@@ -256,7 +256,7 @@ class ResumeTest : public RunTest {
       if (auto added = store::add_results(tx, *id, std::vector{done, not_run}); !added)
         return added;
       header.interrupted = true;
-      return interrupted ? store::finish_run(tx, *id, header) : base::Result<void>{};
+      return interrupted ? store::finish_run(tx, *id, header, owner) : base::Result<void>{};
     });
     EXPECT_TRUE(written) << written.error().message;
     return header.run_id;
@@ -328,6 +328,87 @@ TEST_F(ResumeTest, ARunWhoseProcessDiedIsEndedByTheNext) {
   const auto report = run(resuming("r1"));
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->results.results.size(), 3U);
+}
+
+TEST_F(ResumeTest, AFailureThatWasToBeTriedAgainIs) {
+  for (const auto& [before, retries, attempts] :
+       {std::tuple{1, 0, 1}, {1, 1, 2}, {2, 1, 2}, {2, 2, 3}}) {
+    SetUp();
+    auto asked = resuming();
+    asked.retries = retries;
+    leave_unfinished(dead_);
+    ASSERT_TRUE(store_->write([&, before = before](store::Tx& tx) -> base::Result<void> {
+      base::TestResult failed;
+      failed.id = asked.inventory.tests[2].id;
+      failed.outcome = Outcome::failed;
+      for (failed.attempt = 1; failed.attempt <= before; ++failed.attempt) {
+        auto cleared = tx.execute("DELETE FROM test_results WHERE outcome = 'not_run'", {});
+        if (!cleared) return tl::unexpected(cleared.error());
+        if (auto added = store::add_results(tx, 1, std::vector{failed}); !added) return added;
+      }
+      return {};
+    }));
+    const auto report = run(asked);
+    ASSERT_TRUE(report) << report.error().message;
+    std::vector<const base::TestResult*> of_test;
+    for (const auto& result : report->results.results) {
+      if (result.id == asked.inventory.tests[2].id) of_test.push_back(&result);
+    }
+    ASSERT_EQ(of_test.size(), static_cast<std::size_t>(attempts));
+    EXPECT_EQ(of_test.back()->attempt, attempts);
+    EXPECT_EQ(report->results.counts().flaky(), attempts > before ? 1 : 0);
+    store_.reset();
+    std::filesystem::remove(folder_ / "c.db");
+  }
+}
+
+// As if another process did, before this one's second write.
+class StolenStore final : public store::Store {
+ public:
+  explicit StolenStore(store::Store& inner) : inner_{inner} {}
+  base::Result<void> write(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    if (++writes_ == 2) {
+      const auto taken = inner_.write([](store::Tx& tx) -> base::Result<void> {
+        auto done = tx.execute("UPDATE runs SET owner = 'thief'", {});
+        if (!done) return tl::unexpected(done.error());
+        return {};
+      });
+      EXPECT_TRUE(taken);
+    }
+    return inner_.write(body);
+  }
+  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    return inner_.read(body);
+  }
+  bool wait_for(std::string_view channel, base::Duration timeout) override {
+    return inner_.wait_for(channel, timeout);
+  }
+  void interrupt() override { inner_.interrupt(); }
+  store::Engine engine() const override { return inner_.engine(); }
+  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
+
+ private:
+  store::Store& inner_;
+  std::atomic<int> writes_ = 0;
+};
+
+TEST_F(ResumeTest, ARunThatWasTakenOverIsWrittenNoLongerAndItsProcessStops) {
+  for (const bool at_its_end : {false, true}) {
+    SetUp();
+    StolenStore stolen{*store_};
+    auto asked = request({"a", at_its_end ? "b" : "hang"});
+    asked.store = &stolen;
+    const auto report = run(asked);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(exit_code(report.error().fault), base::ExitCode::environment);
+    EXPECT_THAT(report.error().message, HasSubstr("is no longer this process's"));
+    EXPECT_THAT(report.error().remedy, HasSubstr("--resume"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "results.jsonl.gz"));
+    EXPECT_EQ(stored_text("SELECT owner FROM runs"), "thief ");
+    EXPECT_EQ(stored_text("SELECT outcome FROM test_results"), "");
+    store_.reset();
+    std::filesystem::remove(folder_ / "c.db");
+  }
 }
 
 TEST_F(RunTest, RefusesAnotherTorchBeforeAnythingIsWritten) {

@@ -23,7 +23,8 @@ class TimesTest : public testing::Test {
   // A run that began at `began`, of tests with their seconds.
   void keep(std::int64_t began, const std::string& shard,
             const std::vector<std::pair<std::string, int>>& tests,
-            base::Outcome outcome = base::Outcome::passed, const std::string& device = "npu") {
+            base::Outcome outcome = base::Outcome::passed, const std::string& device = "npu",
+            bool interrupted = false) {
     base::RunHeader header;
     header.run_id = "run" + std::to_string(++runs_);
     header.combination = {"mine", "r" + std::to_string(runs_), "2.13.0", "s", device, "e"};
@@ -40,7 +41,9 @@ class TimesTest : public testing::Test {
     const auto written = store_->write([&](store::Tx& tx) -> base::Result<void> {
       const auto run = store::begin_run(tx, header);
       if (!run) return tl::unexpected(run.error());
-      return store::add_results(tx, *run, results);
+      if (auto added = store::add_results(tx, *run, results); !added || !interrupted) return added;
+      header.interrupted = true;
+      return store::finish_run(tx, *run, header);
     });
     ASSERT_TRUE(written) << written.error().message;
   }
@@ -69,6 +72,14 @@ TEST_F(TimesTest, TheLatestThreeRunsCount) {
   keep(5, "", {{"x", 50}}, base::Outcome::passed, "another device");
   keep(3, "", {{"z", 7}}, base::Outcome::environment_error);
   EXPECT_THAT(known(), ElementsAre(Pair("x", 2)));  // the fault's run was one of the three
+}
+
+TEST_F(TimesTest, WhatWasCutShortIsNoRoundButTellsWhatItTimed) {
+  for (const auto began : {1, 2, 3}) keep(began, "", {{"x", began}, {"y", 9}});
+  for (const auto began : {4, 5, 6}) {
+    keep(began, "", {{"x", 7}}, base::Outcome::passed, "npu", true);
+  }
+  EXPECT_THAT(known(), ElementsAre(Pair("x", 7), Pair("y", 9)));
 }
 
 TEST_F(TimesTest, ShardsAreTogetherOneRun) {

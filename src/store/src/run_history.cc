@@ -111,6 +111,28 @@ Result<std::vector<StoredTest>> read_tests(Tx& tx, const std::string& where,
   return tests;
 }
 
+constexpr std::string_view k_is_unfinished =
+    "(r.owner IS NOT NULL OR r.ended IN ('interrupted', 'died'))";
+
+// Runs r made here, newest first.
+Result<std::vector<UnfinishedRun>> read_unfinished(Tx& tx, const std::string& where,
+                                                   const Parameters& parameters) {
+  const auto rows =
+      tx.query("SELECT " + std::string{k_run_columns} +
+                   ", r.owner, r.alive_at FROM runs r JOIN combinations c ON c.digest = "
+                   "r.combination WHERE r.repo_key = '' AND r.imported = 0 AND " +
+                   where + " ORDER BY r.started_at DESC, r.run_key DESC",
+               parameters);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<UnfinishedRun> runs;
+  for (const Row& row : *rows) {
+    runs.push_back({read_run(row),
+                    {row.optional_text(k_run_column_count).value_or(""),
+                     row.optional_time(k_run_column_count + 1).value_or(base::Time{})}});
+  }
+  return runs;
+}
+
 // The condition on runs r and their combinations c.
 std::string conditions(const RunFilter& filter, Parameters& parameters) {
   parameters.emplace_back(filter.repo_key);
@@ -161,22 +183,20 @@ Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
   return runs;
 }
 
-Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, std::size_t most) {
-  const auto rows =
-      tx.query("SELECT " + std::string{k_run_columns} +
-                   ", r.owner, r.alive_at FROM runs r JOIN combinations c ON c.digest = "
-                   "r.combination WHERE r.repo_key = '' AND r.imported = 0 AND "
-                   "(r.owner IS NOT NULL OR r.ended IN ('interrupted', 'died')) "
-                   "ORDER BY r.started_at DESC, r.run_key DESC LIMIT $1",
-               {static_cast<std::int64_t>(most)});
-  if (!rows) return tl::unexpected(rows.error());
-  std::vector<UnfinishedRun> runs;
-  for (const Row& row : *rows) {
-    runs.push_back({read_run(row),
-                    {row.optional_text(k_run_column_count).value_or(""),
-                     row.optional_time(k_run_column_count + 1).value_or(base::Time{})}});
-  }
-  return runs;
+Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, const base::Combination& combination) {
+  return read_unfinished(tx, std::string{k_is_unfinished} + " AND r.combination = $1",
+                         {combination.digest()});
+}
+
+Result<std::optional<UnfinishedRun>> unfinished_run(Tx& tx, std::string_view run_id) {
+  auto runs = read_unfinished(tx, std::string{k_is_unfinished} + " AND r.run_key = $1", {run_id});
+  if (!runs) return tl::unexpected(runs.error());
+  if (runs->empty()) return std::nullopt;
+  return std::move(runs->front());
+}
+
+Result<std::vector<UnfinishedRun>> owned_runs(Tx& tx) {
+  return read_unfinished(tx, "r.owner IS NOT NULL", {});
 }
 
 Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run, Texts texts) {

@@ -168,10 +168,15 @@ Result<std::string> count_results(Tx& tx, std::int64_t run) {
   return base::canonical_json(base::to_json(counts));
 }
 
-Result<void> found(const Result<std::int64_t>& changed, std::int64_t run) {
+// What an owner changed of its run; nothing: it is not its own.
+Result<void> own(Tx& tx, const Result<std::int64_t>& changed, std::int64_t run) {
   if (!changed) return tl::unexpected(changed.error());
-  if (*changed == 0) return fail(Fault::not_found, "there is no run " + std::to_string(run));
-  return {};
+  if (*changed > 0) return {};
+  auto rows = tx.query("SELECT run_key FROM runs WHERE id = $1", {run});
+  if (!rows) return tl::unexpected(rows.error());
+  if (rows->empty()) return fail(Fault::not_found, "there is no run " + std::to_string(run));
+  return fail(Fault::conflict,
+              "run '" + rows->front().text(0) + "' is another process's, or ended");
 }
 
 }  // namespace
@@ -183,10 +188,11 @@ Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header, const Owne
   return **begun;
 }
 
-Result<void> keep_alive(Tx& tx, std::int64_t run, base::Time now) {
-  auto said = tx.execute("UPDATE runs SET alive_at = $2 WHERE id = $1", {run, now});
-  if (!said) return tl::unexpected(said.error());
-  return {};
+Result<void> keep_alive(Tx& tx, std::int64_t run, const Owner& owner) {
+  return own(tx,
+             tx.execute("UPDATE runs SET alive_at = $2 WHERE id = $1 AND owner = $3",
+                        {run, owner.alive_at, owner.name}),
+             run);
 }
 
 Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from, const Owner& to) {
@@ -228,14 +234,16 @@ Result<void> add_results(Tx& tx, std::int64_t run, std::span<const base::TestRes
   return {};
 }
 
-Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header) {
+Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header,
+                        const Owner& owner) {
   auto counts = count_results(tx, run);
   if (!counts) return tl::unexpected(counts.error());
-  return found(tx.execute("UPDATE runs SET finished_at = $2, counts = $3, ended = $4, owner = NULL "
-                          "WHERE id = $1",
-                          {run, header.finished_at, *counts,
-                           header.interrupted ? "interrupted" : "complete"}),
-               run);
+  return own(tx,
+             tx.execute("UPDATE runs SET finished_at = $2, counts = $3, ended = $4, owner = NULL "
+                        "WHERE id = $1 AND COALESCE(owner, '') = $5",
+                        {run, header.finished_at, *counts,
+                         header.interrupted ? "interrupted" : "complete", owner.name}),
+             run);
 }
 
 Result<Import> begin_import(Tx& tx, const base::RunHeader& header, const ResultFile& file) {

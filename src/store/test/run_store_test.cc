@@ -133,7 +133,8 @@ TEST_P(RunStore, AnUnfinishedRunIsTakenOverOnce) {
   const Owner first{"host/ns 7 8", base::from_micros(2'000'000)};
   const Owner second{"host/ns 9 9", base::from_micros(3'000'000)};
   const auto unfinished = [&] {
-    auto runs = store().read_value([](Tx& tx) { return unfinished_runs(tx, 10); });
+    auto runs =
+        store().read_value([&](Tx& tx) { return unfinished_runs(tx, run.header.combination); });
     EXPECT_TRUE(runs);
     return runs.value_or(std::vector<UnfinishedRun>{});
   };
@@ -152,8 +153,18 @@ TEST_P(RunStore, AnUnfinishedRunIsTakenOverOnce) {
   EXPECT_EQ(take(first), true);
   EXPECT_EQ(take(first), false);
   EXPECT_EQ(count("test_results"), 1);
-  EXPECT_OK(
-      store().write([&](Tx& tx) { return keep_alive(tx, *id, base::from_micros(4'000'000)); }));
+  // The first one is not dead after all, and is told so, whatever it tries.
+  const auto alive = [&](const Owner& owner) {
+    return store().write([&](Tx& tx) { return keep_alive(tx, *id, owner); });
+  };
+  const auto finish = [&](const Owner& owner) {
+    return store().write([&](Tx& tx) { return finish_run(tx, *id, run.header, owner); });
+  };
+  const auto late = base::from_micros(4'000'000);
+  EXPECT_FAULT(alive({first.name, late}), Fault::conflict);
+  EXPECT_FAULT(finish(first), Fault::conflict);
+  EXPECT_FAULT(finish({}), Fault::conflict);
+  EXPECT_OK(alive({second.name, late}));
   EXPECT_EQ(unfinished()[0].owner.alive_at, base::from_micros(4'000'000));
   const auto end = [&](const Owner& dead) {
     return store().write([&](Tx& tx) { return end_dead_run(tx, *id, dead); });
@@ -161,15 +172,28 @@ TEST_P(RunStore, AnUnfinishedRunIsTakenOverOnce) {
   // Somebody else has taken it over since it was looked at.
   EXPECT_OK(end(first));
   EXPECT_EQ(unfinished()[0].owner.name, second.name);
-  EXPECT_OK(end({second.name, base::from_micros(4'000'000)}));
+  const auto owned = [&] {
+    auto runs = store().read_value([](Tx& tx) { return owned_runs(tx); });
+    EXPECT_TRUE(runs);
+    return runs ? runs->size() : 77;
+  };
+  EXPECT_EQ(owned(), 1U);
+  EXPECT_OK(end({second.name, late}));
+  EXPECT_EQ(owned(), 0U);
+  EXPECT_FAULT(alive({second.name, late}), Fault::conflict);
   EXPECT_EQ(text("SELECT ended FROM runs"), "died");
   EXPECT_EQ(text("SELECT counts FROM runs"), R"({"passed":1})");
   EXPECT_EQ(query("SELECT finished_at FROM runs").at(0).time(0), base::from_micros(4'000'000));
   EXPECT_EQ(unfinished()[0].owner.name, "");
   EXPECT_EQ(take({"", base::from_micros(4'000'000)}), true);
-  auto ended = run.header;
-  EXPECT_OK(store().write([&](Tx& tx) { return finish_run(tx, *id, ended); }));
+  EXPECT_EQ(text("SELECT owner FROM runs"), second.name);
+  const auto named = store().read_value([](Tx& tx) { return unfinished_run(tx, "r1"); });
+  ASSERT_TRUE(named && *named);
+  EXPECT_EQ((*named)->owner.name, second.name);
+  EXPECT_OK(finish(second));
   EXPECT_TRUE(unfinished().empty());
+  const auto none = store().read_value([](Tx& tx) { return unfinished_run(tx, "r1"); });
+  EXPECT_TRUE(none && !*none);
 }
 
 TEST_P(RunStore, ReadsResultsBackWhole) {

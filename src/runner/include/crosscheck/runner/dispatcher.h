@@ -40,6 +40,7 @@ struct Handling {
   int retries = 0;                       // further attempts of a test that failed
   std::vector<base::Governed> governed;  // of the tests, in their order; none: no configuration
   std::vector<base::Duration> expected;  // likewise, for the estimate; none: every test the same
+  std::vector<int> failures;             // likewise, attempts of before, none of which passed
 };
 
 // What the dispatcher asks to be done.
@@ -150,6 +151,7 @@ class Dispatcher {
   void record(Slot& slot, std::size_t test, Verdict verdict, base::Duration duration);
   void count(std::size_t test, base::Outcome outcome);
   void name_leak(const base::TestResult& result);
+  void leave(std::size_t test, const std::string& why);
   void give_up_file(const std::string& file);
   [[nodiscard]] base::Duration spent_on(const std::string& file, Instant now) const;
   [[nodiscard]] base::Duration expected(std::size_t test) const;

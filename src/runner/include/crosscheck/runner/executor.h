@@ -15,6 +15,8 @@ struct ExecuteOptions {
   Limits limits;
   Handling handling;
   int interrupt_fd = -1;  // a byte read from it is one Ctrl-C
+  // Asked several times a second: true ends everything at once, as a second Ctrl-C does.
+  std::function<bool()> must_stop;
   std::function<void(std::vector<base::TestResult>)> on_results;
   std::function<void(const Progress&)> on_progress;  // several times a second
   std::function<void(const std::string&)> on_note;

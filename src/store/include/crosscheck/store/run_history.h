@@ -36,7 +36,12 @@ struct UnfinishedRun {
   StoredRun run = {};
   Owner owner = {};
 };
-[[nodiscard]] base::Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, std::size_t most);
+[[nodiscard]] base::Result<std::vector<UnfinishedRun>> unfinished_runs(
+    Tx& tx, const base::Combination& combination);
+[[nodiscard]] base::Result<std::optional<UnfinishedRun>> unfinished_run(Tx& tx,
+                                                                        std::string_view run_id);
+// Those that have an owner, alive or dead.
+[[nodiscard]] base::Result<std::vector<UnfinishedRun>> owned_runs(Tx& tx);
 
 // All attempts of all its tests, in the order of tests. Unless the texts are wanted whole,
 // tracebacks are left out, and messages of what did not fail.

@@ -22,8 +22,9 @@ struct Owner {
 // Begins a run that will be filled while it goes on. `conflict` if the run id exists.
 [[nodiscard]] base::Result<std::int64_t> begin_run(Tx& tx, const base::RunHeader& header,
                                                    const Owner& owner = {});
-// Says that its owner lives.
-[[nodiscard]] base::Result<void> keep_alive(Tx& tx, std::int64_t run, base::Time now);
+// Says that its owner lives: first in every transaction in which that writes the run. `conflict`
+// where the run is no longer its: it was silent, and was taken to be dead.
+[[nodiscard]] base::Result<void> keep_alive(Tx& tx, std::int64_t run, const Owner& owner);
 // Takes an unfinished run over, from the owner that it has: it goes on, and what was not run is no
 // longer said to be. False if somebody else was quicker.
 [[nodiscard]] base::Result<bool> take_over_run(Tx& tx, std::int64_t run, const Owner& from,
@@ -34,9 +35,10 @@ struct Owner {
 // Appends results of a run; the same (test, attempt) again changes nothing.
 [[nodiscard]] base::Result<void> add_results(Tx& tx, std::int64_t run,
                                              std::span<const base::TestResult> results);
-// Sets the end, as the header has it, and the counts (from what is stored).
-[[nodiscard]] base::Result<void> finish_run(Tx& tx, std::int64_t run,
-                                            const base::RunHeader& header);
+// Sets the end, as the header has it, and the counts (from what is stored). `conflict` where the
+// run is another owner's.
+[[nodiscard]] base::Result<void> finish_run(Tx& tx, std::int64_t run, const base::RunHeader& header,
+                                            const Owner& owner = {});
 
 // A result file and whose it is. Run ids are the uploader's own: the same id of another repository,
 // or of a run made here, is another run.
