@@ -16,7 +16,7 @@ from crosscheck_probe.request import Device, Suite
 from crosscheck_probe.text import message_of, type_name
 
 # Variables that change what tests do or compute. Nothing else of the environment is reported.
-_VARIABLES = (
+VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
     "MKL_NUM_THREADS",
@@ -169,7 +169,7 @@ def _facts(device: Device, module: Any) -> dict[str, str]:
         "python_implementation": platform.python_implementation(),
         "threads": str(torch.get_num_threads()),
         "interop_threads": str(torch.get_num_interop_threads()),
-        "blas": _blas(torch),
+        "blas": blas_of(torch),
         "default_dtype": str(torch.get_default_dtype()).replace("torch.", ""),
     }
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
@@ -179,7 +179,7 @@ def _facts(device: Device, module: Any) -> dict[str, str]:
         version = _version(package)
         if version:
             facts[package] = version
-    for variable in _VARIABLES:
+    for variable in VARIABLES:
         if variable in os.environ:
             facts[variable] = os.environ[variable]
     own = getattr(module, "crosscheck_facts", None)
@@ -188,7 +188,7 @@ def _facts(device: Device, module: Any) -> dict[str, str]:
     return facts
 
 
-def _blas(torch: Any) -> str:
+def blas_of(torch: Any) -> str:
     if getattr(torch.backends, "mkl", None) and torch.backends.mkl.is_available():
         return "mkl"
     for line in torch.__config__.show().splitlines():
