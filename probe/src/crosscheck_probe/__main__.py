@@ -23,7 +23,7 @@ EXIT_INTERNAL = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="crosscheck_probe", description=__doc__)
-    parser.add_argument("verb", choices=("environment", "collect", "run", "forkserver"))
+    parser.add_argument("verb", choices=("environment", "collect", "run", "observer", "forkserver"))
     parser.add_argument("--fd", type=int, required=True, help="descriptor to write lines to")
     parser.add_argument("--request", help="file with the request, - for standard input")
     options = parser.parse_args(arguments)
@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _do(verb: str, request: Request, channel: Channel) -> int:
-    environment.prepare(request.device, test_machinery=verb != "environment")
+    environment.prepare(request.device, test_machinery=verb in ("collect", "run"))
+    if verb == "observer":
+        return _prepare_observer(request, channel)
     channel.emit("environment", **environment.describe(request.device, request.suite))
     if verb == "environment":
         return EXIT_OK
@@ -70,12 +72,24 @@ def _do(verb: str, request: Request, channel: Channel) -> int:
         request.tests,
         request.repeat,
         request.device.name,
+        request.trace,
     )
     files = request.suite.files if verb == "collect" else (request.file or "",)
     session.run(files)
     if session.internal_error is not None:
         return _internal(channel, session.internal_error)
     channel.emit("end")
+    return EXIT_OK
+
+
+def _prepare_observer(request: Request, channel: Channel) -> int:
+    from crosscheck_probe import observer
+
+    assert request.trace is not None
+    try:
+        channel.emit("observer", **observer.prepare(request.trace.observer))
+    except observer.CannotBuild as error:
+        raise environment.EnvironmentFault("observer", str(error)) from error
     return EXIT_OK
 
 

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+OBSERVERS = ("dispatch-mode", "record-function", "compiled")
+
 
 class BadRequest(Exception):
     """The request cannot be carried out as written; the text says why."""
@@ -30,12 +32,23 @@ class Suite:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """`library`: of the observer `record-function`, as the verb `observer` built it.
+
+    For the verb `observer` the observer may also be `auto`."""
+
+    observer: str
+    library: str | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     device: Device = field(default_factory=Device)
     suite: Suite | None = None
     file: str | None = None
     tests: tuple[str, ...] | None = None
     repeat: int = 1
+    trace: Trace | None = None
 
 
 def bundled_root() -> str:
@@ -66,6 +79,11 @@ def parse_request(verb: str, raw: dict[str, Any]) -> Request:
     if verb == "environment":
         suite = _parse_suite(raw["suite"]) if "suite" in raw else None
         return Request(device=device, suite=suite)
+    if verb == "observer":
+        wanted = _member(raw, "observer", str)
+        if wanted not in ("auto", *OBSERVERS[:2]):
+            raise BadRequest(f'"observer" must be auto, {" or ".join(OBSERVERS[:2])}')
+        return Request(device=device, trace=Trace(wanted))
     suite = _parse_suite(_member(raw, "suite", dict))
     if verb == "collect":
         return Request(device=device, suite=suite)
@@ -76,7 +94,8 @@ def parse_request(verb: str, raw: dict[str, Any]) -> Request:
     if not isinstance(repeat, int) or isinstance(repeat, bool) or repeat < 1:
         raise BadRequest('"repeat" must be a whole number of at least 1')
     tests = None if raw.get("tests") is None else _texts(raw, "tests")
-    return Request(device=device, suite=suite, file=file, tests=tests, repeat=repeat)
+    trace = _parse_trace(raw["trace"]) if raw.get("trace") is not None else None
+    return Request(device, suite, file, tests, repeat, trace)
 
 
 def parse_device(request: dict[str, Any]) -> Device:
@@ -117,6 +136,18 @@ def _parse_suite(raw: Any) -> Suite:
         if not os.path.isfile(os.path.join(root, file)):
             raise BadRequest(f"{file!r} is no file under {root!r}")
     return Suite(name, root, files)
+
+
+def _parse_trace(raw: Any) -> Trace:
+    if not isinstance(raw, dict):
+        raise BadRequest('"trace" must be an object')
+    observer = _member(raw, "observer", str)
+    if observer not in OBSERVERS:
+        raise BadRequest(f'"trace.observer" must be one of {", ".join(OBSERVERS)}')
+    library = raw.get("library")
+    if observer == "record-function" and not isinstance(library, str):
+        raise BadRequest('"trace.library" must name the built observer')
+    return Trace(observer, library)
 
 
 def _is_test_file(name: str) -> bool:

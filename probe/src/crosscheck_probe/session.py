@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from crosscheck_probe.channel import Channel
 from crosscheck_probe.environment import restore_device_type
 from crosscheck_probe.facts import TestFacts, facts_of, shorten
 from crosscheck_probe.memory import Memory
-from crosscheck_probe.request import Suite
+from crosscheck_probe.request import Suite, Trace
 from crosscheck_probe.text import (
     MESSAGE_LIMIT,
     TRACEBACK_LIMIT,
@@ -77,6 +78,7 @@ class Session:
         tests: tuple[str, ...] | None = None,
         repeat: int = 1,
         device: str = "cpu",
+        trace: Trace | None = None,
     ) -> None:
         self._channel = channel
         self._suite = suite
@@ -84,6 +86,7 @@ class Session:
         self._tests = tests
         self._repeat = repeat
         self._memory = Memory(device)
+        self._tracer = _tracer_of(trace)
         self._running: _Running | None = None
         self._last_error: BaseException | None = None
         self._folder = os.getcwd()
@@ -245,7 +248,8 @@ class Session:
         before = self._memory.held()
         running = self._running = _Running()
         try:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            with self._tracer.test() if self._tracer else nullcontext():
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         except (KeyboardInterrupt, SystemExit, pytest.exit.Exception) as error:
             # These mean to end pytest. They cost the test that raised them and no other.
             self._fail(error)
@@ -256,8 +260,14 @@ class Session:
                 self._fail(broken)
         self._running = None
         host, device = (after - then for after, then in zip(self._memory.held(), before))
+        traced = self._tracer.take() if self._tracer else {}
         self._channel.emit(
-            "finish", node=item.nodeid, **_verdict(running), host_grown=host, device_grown=device
+            "finish",
+            node=item.nodeid,
+            **_verdict(running),
+            host_grown=host,
+            device_grown=device,
+            **traced,
         )
         self._restore_folder()
 
@@ -294,6 +304,12 @@ class Session:
             return original(*arguments, **keywords)
 
         item.addUnexpectedSuccess = note
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, None]:
+        # Not of unittest's tests, which say themselves where setUp ends.
+        with self._tracer.within("forward") if self._tracer else nullcontext():
+            yield
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: Any) -> None:
@@ -344,6 +360,14 @@ class Session:
     def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
         self.internal_error = excinfo.value
         sys.stderr.write(str(excrepr) + "\n")
+
+
+def _tracer_of(trace: Trace | None) -> Any:
+    if trace is None:
+        return None
+    from crosscheck_probe.trace import Tracer
+
+    return Tracer(trace)
 
 
 def _name(item: Any) -> str:

@@ -279,6 +279,7 @@ std::vector<Command> Dispatcher::on_event(std::size_t worker, const Event& event
           [](const CollectedTest&) {},
           [](const CollectSkip&) {},
           [](const Collecting&) {},
+          [](const Observer&) {},
           [](const Unknown&) {},
       },
       event);

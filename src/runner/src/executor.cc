@@ -104,11 +104,15 @@ class Executor {
 
   void take_lines(std::size_t i, const std::vector<std::string>& lines) {
     for (const auto& line : lines) {
-      const auto event = parse_event(line);
+      auto event = parse_event(line);
       obey(event ? dispatcher_.on_event(i, *event, now())
                  : dispatcher_.on_garbage(i, event.error().message, now()));
       // What follows garbage is not believed.
       if (!event) return;
+      auto* finish = std::get_if<Finish>(&*event);
+      if (finish != nullptr && finish->operators && options_.on_operators) {
+        options_.on_operators(finish->node_id, std::move(*finish->operators));
+      }
     }
   }
 
@@ -143,11 +147,16 @@ class Executor {
     for (const auto test : spawn.tests) tests.emplace_back(tests_[test].node_id);
     Suite suite = setup_.suite;
     suite.files = {spawn.file};
-    return {{"suite", to_json(suite)},
-            {"device", to_json(setup_.device)},
-            {"file", spawn.file},
-            {"tests", std::move(tests)},
-            {"repeat", 1}};
+    json::object request{{"suite", to_json(suite)},
+                         {"device", to_json(setup_.device)},
+                         {"file", spawn.file},
+                         {"tests", std::move(tests)},
+                         {"repeat", 1}};
+    if (setup_.trace) {
+      request["trace"] =
+          json::object{{"observer", setup_.trace->observer}, {"library", setup_.trace->library}};
+    }
+    return request;
   }
 
   void hand_out() {

@@ -12,7 +12,6 @@
 #include <set>
 #include <system_error>
 
-#include "crosscheck/runner/protocol.h"
 #include "orphans.h"
 #include "reaper.h"
 #include "text.h"
@@ -275,6 +274,20 @@ Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options) {
   drop_unidentifiable(inventory);
   if (auto ordered = put_in_order(inventory); !ordered) return tl::unexpected(ordered.error());
   return inventory;
+}
+
+Result<Observer> prepare_observer(const ProbeSetup& setup, const std::string& wanted,
+                                  const CallOptions& options) {
+  std::optional<Observer> observer;
+  const json::object request{{"device", to_json(setup.device)}, {"observer", wanted}};
+  auto outcome = call(setup, "observer", request, options, [&](Event event) {
+    if (auto* found = std::get_if<Observer>(&event)) observer = std::move(*found);
+  });
+  if (!outcome) return tl::unexpected(outcome.error());
+  if (!observer || outcome->failure || !outcome->ended.status.ok()) {
+    return tl::unexpected(failure_of(setup, *outcome, options));
+  }
+  return std::move(*observer);
 }
 
 std::vector<std::string> suite_files(const ProbeSetup& setup) {

@@ -171,7 +171,31 @@ Result<Event> read_finish(const json::value& root) {
   finish.traceback = reader.optional_text("traceback");
   finish.duration = reader.seconds("seconds");
   finish.grown = {reader.optional_integer("host_grown"), reader.optional_integer("device_grown")};
+  if (const auto* object = root.if_object()) {
+    auto operators = base::read_operators(*object);
+    if (!operators) return tl::unexpected(operators.error());
+    finish.operators = std::move(*operators);
+  }
   return reader.done(std::move(finish));
+}
+
+Result<Event> read_observer(const json::value& root) {
+  Reader reader{root};
+  Observer observer{reader.text("observer"),
+                    reader.optional_text("library"),
+                    reader.optional_text("note"),
+                    reader.optional_texts("composites"),
+                    {}};
+  if (const auto* aliases = reader.optional_object("aliases")) {
+    for (const auto& [alias, of] : *aliases) {
+      if (!of.is_string()) {
+        reader.wrong("aliases", "an operator for every name");
+        break;
+      }
+      observer.aliases.emplace_back(alias, of.get_string());
+    }
+  }
+  return reader.done(std::move(observer));
 }
 
 template <class T>
@@ -201,6 +225,7 @@ Result<Event> read_event(const json::value& root) {
     CollectSkip skip{reader.text("file"), reader.optional_text("message")};
     return reader.done(std::move(skip));
   }
+  if (*ev == "observer") return read_observer(root);
   if (*ev == "environment_error" || *ev == "request_error" || *ev == "internal_error") {
     Reader reader{root};
     ProbeFailure failure{*ev, reader.optional_text("what"), reader.optional_text("type"),

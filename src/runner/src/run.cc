@@ -14,6 +14,7 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <unordered_map>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/runner/output.h"
@@ -216,6 +217,59 @@ class Recorder {
   std::chrono::steady_clock::time_point said_alive_ = std::chrono::steady_clock::now();
 };
 
+// Brings together, by test, what was seen of its operators and how it ended.
+class TraceKeeper {
+ public:
+  explicit TraceKeeper(const std::optional<Tracing>& tracing) : tracing_{tracing} {}
+
+  void saw(const std::string& node_id, base::Operators operators) {
+    seen_[node_id] = std::move(operators);
+  }
+
+  void ended(const std::vector<base::TestResult>& results) {
+    if (!tracing_) return;
+    for (const auto& result : results) {
+      std::optional<base::Operators> operators;
+      if (auto found = seen_.extract(result.node_id)) operators = std::move(found.mapped());
+      if (operators && operators->compiles) {
+        compiling_.emplace(result.node_id, std::move(*operators));
+      } else {
+        keep(result, operators);
+      }
+    }
+  }
+
+  [[nodiscard]] bool compiles(const std::string& node_id) const {
+    return compiling_.contains(node_id);
+  }
+  [[nodiscard]] bool any_compiles() const { return !compiling_.empty(); }
+
+  // Of the processes that compile. How a test ended there is its outcome: no mode kept it from
+  // compiling.
+  void ended_compiling(const std::vector<base::TestResult>& results) {
+    for (const auto& result : results) {
+      auto first = compiling_.extract(result.node_id);
+      if (!first) continue;
+      auto& operators = first.mapped();
+      if (auto graphs = seen_.extract(result.node_id)) base::join(operators, graphs.mapped());
+      keep(result, operators);
+    }
+  }
+
+  [[nodiscard]] const std::optional<base::Error>& error() const { return error_; }
+
+ private:
+  void keep(const base::TestResult& result, const std::optional<base::Operators>& operators) {
+    if (error_) return;
+    if (auto kept = tracing_->on_traced(result, operators); !kept) error_ = std::move(kept.error());
+  }
+
+  const std::optional<Tracing>& tracing_;
+  std::unordered_map<std::string, base::Operators> seen_;
+  std::unordered_map<std::string, base::Operators> compiling_;
+  std::optional<base::Error> error_;
+};
+
 // The first error; the others have been tried all the same.
 class Errors {
  public:
@@ -393,7 +447,11 @@ Result<RunReport> run(const RunRequest& request) {
   } else if (auto begun = recorder.begin(header); !begun) {
     return tl::unexpected(begun.error());
   }
+  if (request.tracing) {
+    std::erase_if(work->run, [&](std::size_t i) { return request.tracing->is_done(tests[i].id); });
+  }
   auto chunks = plan(tests, work->run, times, options);
+  TraceKeeper traces{request.tracing};
 
   Display display{request.show};
   ExecuteOptions execution;
@@ -406,13 +464,17 @@ Result<RunReport> run(const RunRequest& request) {
   }
   execution.handling.expected = expected_times(tests, all_of(tests), times, options);
   execution.interrupt_fd = request.interrupt_fd;
-  execution.must_stop = [&] { return recorder.is_lost(); };
-  execution.on_results = [&](std::vector<base::TestResult> results) {
+  execution.must_stop = [&] { return recorder.is_lost() || traces.error().has_value(); };
+  const auto record = [&](std::vector<base::TestResult> results) {
     for (const auto& result : results) display.result(result);
     recorder.add(results);
     auto& all = report.results.results;
     all.insert(all.end(), std::make_move_iterator(results.begin()),
                std::make_move_iterator(results.end()));
+  };
+  execution.on_results = [&](std::vector<base::TestResult> results) {
+    traces.ended(results);
+    record(std::move(results));
   };
   execution.on_progress = [&](const Progress& progress) { display.progress(progress); };
   execution.on_note = [&](const std::string& note) { display.line("note: " + note); };
@@ -420,11 +482,28 @@ Result<RunReport> run(const RunRequest& request) {
     display.line(fmt::format("resuming run {}: {} tests have a result, {} are left", header.run_id,
                              report.results.tested().size(), work->run.size()));
   }
-  execution.on_results(std::move(broken));
-  execution.on_results(std::move(work->left_out));
-  const auto executed = execute(request.setup, tests, std::move(chunks), execution);
+  record(std::move(broken));
+  record(std::move(work->left_out));
+  auto setup = request.setup;
+  if (request.tracing) {
+    setup.trace = request.tracing->setup;
+    execution.on_operators = [&](const std::string& node_id, base::Operators operators) {
+      traces.saw(node_id, std::move(operators));
+    };
+  }
+  auto executed = execute(setup, tests, std::move(chunks), execution);
+  if (executed && !executed->interrupted && traces.any_compiles()) {
+    std::erase_if(work->run, [&](std::size_t i) { return !traces.compiles(tests[i].node_id); });
+    display.line(fmt::format("{} tests compile: once more, for their graphs", work->run.size()));
+    setup.trace = TraceSetup{"compiled", ""};
+    execution.on_results = [&](const std::vector<base::TestResult>& results) {
+      traces.ended_compiling(results);
+    };
+    executed = execute(setup, tests, plan(tests, work->run, times, options), execution);
+  }
   display.clear();
   if (!executed) return tl::unexpected(executed.error());
+  if (traces.error()) return tl::unexpected(*traces.error());
   report.interrupted = executed->interrupted;
   header.finished_at = clock.now();
   header.interrupted = executed->interrupted || executed->cut_short;

@@ -154,8 +154,10 @@ TEST(Protocol, ReadsEveryLineOfTheContract) {
       {R"({"ev":"start","node":"n"})", 7},
       {R"({"ev":"finish","node":"n","outcome":"passed","seconds":0.5})", 8},
       {R"({"ev":"end"})", 9},
-      {R"({"ev":"internal_error","type":"E","message":"m"})", 10},
-      {R"({"ev":"of_tomorrow","x":[]})", 11},
+      {R"({"ev":"observer","observer":"dispatch-mode","note":"why","composites":["aten::linear"]})",
+       10},
+      {R"({"ev":"internal_error","type":"E","message":"m"})", 11},
+      {R"({"ev":"of_tomorrow","x":[]})", 12},
   };
   for (const auto& [line, index] : lines) {
     const auto event = parse_event(line);

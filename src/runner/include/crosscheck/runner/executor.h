@@ -18,6 +18,8 @@ struct ExecuteOptions {
   // Asked several times a second: true ends everything at once, as a second Ctrl-C does.
   std::function<bool()> must_stop;
   std::function<void(std::vector<base::TestResult>)> on_results;
+  // What a test used, before its result is handed out; only where the setup asks for it.
+  std::function<void(const std::string& node_id, base::Operators)> on_operators;
   std::function<void(const Progress&)> on_progress;  // several times a second
   std::function<void(const std::string&)> on_note;
 };

@@ -10,6 +10,7 @@
 #include "crosscheck/base/result.h"
 #include "crosscheck/base/time.h"
 #include "crosscheck/runner/inventory.h"
+#include "crosscheck/runner/protocol.h"
 
 namespace crosscheck::runner {
 
@@ -23,6 +24,13 @@ struct Device {
 
 class ForkServer;
 
+// How the probe is to see operators: "record-function", whose library it built, "dispatch-mode", or
+// "compiled", which sees the graphs of what is compiled and nothing else.
+struct TraceSetup {
+  std::string observer;
+  std::string library;
+};
+
 // How to start the probe.
 struct ProbeSetup {
   std::string python;      // interpreter whose torch is tested
@@ -31,6 +39,7 @@ struct ProbeSetup {
   Suite suite;
   std::vector<std::pair<std::string, std::string>> environment;  // set for the process
   std::string torch;  // version to install where torch is missing; empty: the one crosscheck pins
+  std::optional<TraceSetup> trace;          // nothing: operators are not asked for
   std::shared_ptr<ForkServer> fork_server;  // nothing: every process imports torch itself
 };
 
@@ -47,6 +56,12 @@ struct CallOptions {
 [[nodiscard]] base::Result<Environment> read_environment(const ProbeSetup& setup,
                                                          const CallOptions& options);
 [[nodiscard]] base::Result<Inventory> collect(const ProbeSetup& setup, const CallOptions& options);
+
+// Makes ready to see operators: by `wanted`, or, where that is "auto", by what sees most and can be
+// had. Building the observer takes a compiler and, the first time, some 20 s.
+[[nodiscard]] base::Result<Observer> prepare_observer(const ProbeSetup& setup,
+                                                      const std::string& wanted,
+                                                      const CallOptions& options);
 
 // The files of the suite that are collected: those it names, or all that the bundled one holds.
 [[nodiscard]] std::vector<std::string> suite_files(const ProbeSetup& setup);

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
+#include "crosscheck/base/operators.h"
 #include "crosscheck/base/result.h"
 #include "crosscheck/runner/inventory.h"
 
@@ -38,8 +42,17 @@ struct Finish {
   std::string traceback;
   base::Duration duration{0};
   base::Leak grown;  // by which the process's memory, and the device's, is larger than at its start
+  std::optional<base::Operators> operators;  // where the request asked for them
 };
 struct End {};
+// How operators are seen, and what torch says of them (the verb `observer`).
+struct Observer {
+  std::string observer;  // record-function or dispatch-mode
+  std::string library;   // of record-function
+  std::string note;      // why it is not the one that would be better
+  std::vector<std::string> composites;
+  std::vector<std::pair<std::string, std::string>> aliases;
+};
 // The probe itself cannot go on.
 struct ProbeFailure {
   std::string event;  // environment_error, request_error or internal_error
@@ -53,7 +66,7 @@ struct Unknown {
 };
 
 using Event = std::variant<Environment, CollectedTest, CollectError, CollectSkip, Collecting, Ready,
-                           Missing, Start, Finish, End, ProbeFailure, Unknown>;
+                           Missing, Start, Finish, End, Observer, ProbeFailure, Unknown>;
 
 // A known field that is missing or of another type is `invalid_input`, as is what is not an object
 // with an "ev": the message shows the beginning of the line. Unknown fields are ignored.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,16 @@
 
 namespace crosscheck::runner {
 
+// A run that records which operators each test uses.
+struct Tracing {
+  TraceSetup setup;
+  std::function<bool(const base::TestId&)> is_done;  // traced before: left out
+  // Once for each test, also for one that died, of which no operators are known. Tests that compile
+  // come last, when they have been run once more for their graphs.
+  std::function<base::Result<void>(const base::TestResult&, const std::optional<base::Operators>&)>
+      on_traced;
+};
+
 struct RunRequest {
   ProbeSetup setup;
   Inventory inventory;
@@ -23,8 +34,9 @@ struct RunRequest {
   Governing governing;  // of the inventory's tests
   GovernOptions govern;
   std::optional<ShardRequest> shard;  // of what is selected
-  std::string backend;                // empty: the device's name
-  std::string backend_revision;       // empty: "unknown"
+  std::optional<Tracing> tracing;
+  std::string backend;           // empty: the device's name
+  std::string backend_revision;  // empty: "unknown"
   std::vector<std::string> command;
   std::size_t workers = 0;  // 0: chosen from the machine
   Limits limits;

@@ -1,0 +1,105 @@
+// `crosscheck trace` and `crosscheck ops`: which operators tests use, on real PyTorch.
+import assert from 'node:assert/strict';
+import {existsSync, readFileSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {test} from 'node:test';
+import {gunzipSync} from 'node:zlib';
+import {python, run, temporaryFolder} from './harness.mjs';
+
+const FORWARD = 'test_gradients.py::TestGradientsCPU::test_backward_addmm_cpu_float32';
+const COMPILED = 'test_compile.py::TestCompileCPU::test_backward_program_softmax_cpu';
+
+function ok(folder, args, {code = 0} = {}) {
+  const done = run([...args, '--db', join(folder, 'c.db')], {cwd: folder});
+  assert.equal(done.code, code, done.out + done.err);
+  return done;
+}
+
+function trace(folder, output, args) {
+  const selected = [FORWARD, COMPILED].flatMap((node) => ['--select', node]);
+  return ok(folder, [
+    ...['trace', '--files', 'test_gradients.py,test_compile.py', ...selected, '-j', '1'],
+    ...['--python', python, '--output', output, ...args],
+  ]);
+}
+
+const tests = (text) =>
+  Object.fromEntries(
+    text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .filter((line) => 'node' in line)
+      .map((line) => [line.node, line]),
+  );
+
+test('a trace by either observer tells phases apart, and what is compiled by its graphs', (t) => {
+  const folder = temporaryFolder(t);
+  trace(folder, 'mode.jsonl', ['--observer', 'dispatch-mode']);
+  const mode = tests(readFileSync(join(folder, 'mode.jsonl'), 'utf8'));
+  trace(folder, 'own.jsonl.gz', ['--observer', 'record-function']);
+  const own = tests(gunzipSync(readFileSync(join(folder, 'own.jsonl.gz'))).toString());
+  for (const traced of [mode, own]) {
+    assert.deepEqual(Object.keys(traced).sort(), [COMPILED, FORWARD]);
+    const {operators, outcome} = traced[FORWARD];
+    assert.equal(outcome, 'passed');
+    assert.ok(operators.forward['aten::addmm'] >= 2, JSON.stringify(operators));
+    assert.ok(operators.backward['aten::mm'] >= 1);
+    assert.ok(operators.setup['aten::uniform_'] >= 1);
+    assert.ok(operators.comparison['aten::eq.Tensor'] >= 1);
+    assert.equal(operators.forward['aten::uniform_'], undefined);
+    assert.equal(operators.forward['aten::isnan'], undefined);
+    const compiled = traced[COMPILED];
+    assert.equal(compiled.outcome, 'passed', 'as it ends without a mode');
+    assert.deepEqual(
+      compiled.graphs.map(({graph}) => graph),
+      ['0/0 backward', '0/0 forward'],
+    );
+    assert.equal(compiled.graphs[1].operators['aten::_softmax'], 1);
+    assert.equal(compiled.graphs[0].operators['aten::_softmax_backward_data'], 1);
+  }
+  // Composites, and what runs inside others, only the observer in C++ sees.
+  assert.ok(own[FORWARD].operators.comparison['aten::isclose'] >= 1);
+  assert.equal(mode[FORWARD].operators.comparison['aten::isclose'], undefined);
+
+  ok(folder, ['ops', 'ingest', 'mode.jsonl', 'own.jsonl.gz']);
+  const listed = ok(folder, ['ops', 'tests', 'addmm', '--phase', 'forward']);
+  assert.equal(listed.out, `${FORWARD}\n`);
+  assert.match(listed.err, /1 of 2 tests use aten::addmm/);
+  const json = JSON.parse(ok(folder, ['ops', 'tests', 'aten::_softmax', '--phase', 'compiled', '--json']).out);
+  assert.deepEqual(json.tests, [{node: COMPILED, outcome: 'passed'}]);
+  assert.equal(ok(folder, ['ops', 'tests', 'addmm', '--dtype', 'int64']).out, '');
+  assert.match(ok(folder, ['ops', 'of', 'softmax']).out, /compiled graph 0\/0 forward:\n.*aten::_softmax/);
+  assert.match(ok(folder, ['ops', 'tests', 'addmn'], {code: 3}).err, /did you mean 'aten::addmm'/);
+});
+
+const header = {
+  ...{format: 'crosscheck-trace', schema: 1, torch: '2.13.0', torch_git: 'abc', device: 'cpu'},
+  ...{suite: 's1', observer: 'record-function', composites: [], aliases: {}},
+};
+function write(folder, name, changes, lines) {
+  const text = [{...header, ...changes}, ...lines].map((line) => JSON.stringify(line)).join('\n');
+  writeFileSync(join(folder, name), text + '\n');
+}
+const line = (method, forward) => ({
+  ...{file: 'a.py', class: 'A', method, variant: {}, node: `a.py::A::${method}`, outcome: 'passed'},
+  operators: {forward},
+});
+
+test('a trace of another build, cut off, or broken is refused or said', (t) => {
+  const folder = temporaryFolder(t);
+  write(folder, 'a.jsonl', {}, [line('x', {'aten::add': 1}), {end: 1}]);
+  write(folder, 'b.jsonl', {torch: '2.14.1', device: 'refdev'}, [line('y', {}), {end: 1}]);
+  write(folder, 'cut.jsonl', {}, [line('z', {'aten::add': 1})]);
+  write(folder, 'broken.jsonl', {}, [{...line('z', {}), outcome: 'fine'}, {end: 1}]);
+  assert.match(ok(folder, ['ops', 'tests', 'add'], {code: 3}).err, /no operator index.*\n.*ops ingest/);
+  ok(folder, ['ops', 'ingest', 'a.jsonl']);
+  const other = ok(folder, ['ops', 'ingest', 'b.jsonl'], {code: 3});
+  assert.match(other.err, /torch is 2\.14\.1, not 2\.13\.0; the device is refdev, not cpu/);
+  assert.match(ok(folder, ['ops', 'ingest', 'broken.jsonl'], {code: 3}).err, /broken\.jsonl:2: outcome/);
+  assert.match(ok(folder, ['ops', 'ingest', 'missing.jsonl'], {code: 3}).err, /missing\.jsonl/);
+  const cut = ok(folder, ['ops', 'ingest', 'cut.jsonl']);
+  assert.match(cut.err, /cut\.jsonl is cut off behind line 2: 1 tests are whole/);
+  assert.equal(ok(folder, ['ops', 'tests', 'add']).out, 'a.py::A::x\na.py::A::z\n');
+  assert.ok(existsSync(join(folder, 'c.operators.db')));
+});
