@@ -32,6 +32,9 @@ def machine(tmp_path):
         f'[ "$1" != install ] || printf "%s\\n" "${{@:4}}" >>"{installed}"',
     )
     tool("id", f'cat "{tmp_path}/uid"')
+    tool("node", "echo v18.19.0")
+    tool("npm", f'mkdir -p node_modules; echo "$*" >>"{tmp_path}/npm-calls"')
+    (tmp_path / "package-lock.json").write_text("{}")
 
     def setup(*arguments, uid=0):
         (tmp_path / "uid").write_text(str(uid))
@@ -45,6 +48,11 @@ def machine(tmp_path):
     setup.calls = lambda: (
         (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
     )
+    setup.npm_calls = lambda: (
+        (tmp_path / "npm-calls").read_text().splitlines()
+        if (tmp_path / "npm-calls").exists()
+        else []
+    )
     setup.tool = tool
     return setup
 
@@ -56,6 +64,20 @@ def test_root_installs_once(machine):
     assert "installing" in first.stderr
     second = machine("build")
     assert (second.returncode, second.stderr, len(machine.calls())) == (0, "", 1)
+
+
+def test_a_build_gets_the_grammar_from_npm_once(machine):
+    machine("build")
+    machine("build")
+    assert len(machine.npm_calls()) == 1
+    assert machine.npm_calls()[0].startswith("ci --ignore-scripts ")
+    assert "--omit=dev" in machine.npm_calls()[0]
+
+
+def test_node_is_installed_for_a_build(machine):
+    machine.tool("node", "exit 127")
+    machine("build")
+    assert machine.calls()[0].endswith(" nodejs npm")
 
 
 def test_another_user_is_told_the_command(machine):

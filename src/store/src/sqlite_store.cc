@@ -17,6 +17,7 @@
 #include "check.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/threads.h"
+#include "crosscheck/store/sqlite_error.h"
 #include "engines.h"
 #include "placeholders.h"
 #include "pool.h"
@@ -43,79 +44,6 @@ constexpr std::size_t k_cached_statements = 256;
 // does so in any case (32 MB).
 constexpr int k_checkpoint_idle = 1000;
 constexpr int k_checkpoint_always = 8000;
-
-Error io_error(Fault fault, const std::string& path, const std::string& reason) {
-  if (fault == Fault::full) {
-    return {fault, "no space left for the database " + path + ": " + reason,
-            "free disk space, then try again; nothing was half-written"};
-  }
-  if (fault == Fault::read_only) {
-    return {fault, "the database " + path + " may not be written: " + reason,
-            "make the file and its folder writable, or name another with --db"};
-  }
-  return {fault, "the database " + path + " cannot be used: " + reason, ""};
-}
-
-// What a failed system call means for the store.
-Fault fault_of_errno(int number) {
-  switch (number) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return Fault::full;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return Fault::read_only;
-    case EMFILE:
-    case ENFILE:
-      return Fault::environment;
-    default:
-      return Fault::unavailable;
-  }
-}
-
-// `text` is SQLite's message, `number` the errno of the system call behind it, or 0.
-Error sqlite_error(int code, int extended, const std::string& text, int number,
-                   const std::string& path, std::string_view sql) {
-  const std::string reason = number == 0 ? text : text + " (" + std::strerror(number) + ")";
-  switch (code) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return {Fault::busy, "the database " + path + " is locked by another process",
-              "try again when that process is done (fuser " + path + " names it)"};
-    case SQLITE_READONLY:
-      if (extended == SQLITE_READONLY_DBMOVED) {
-        return {Fault::unavailable, "the database " + path + " was moved or removed while in use",
-                "put it back, or start again"};
-      }
-      return io_error(Fault::read_only, path, reason);
-    case SQLITE_PERM:
-      return io_error(Fault::read_only, path, reason);
-    case SQLITE_CANTOPEN: {
-      const Fault fault = fault_of_errno(number);
-      return io_error(fault == Fault::unavailable ? Fault::read_only : fault, path, reason);
-    }
-    case SQLITE_FULL:
-      return io_error(Fault::full, path, reason);
-    case SQLITE_IOERR: {
-      const Fault fault = fault_of_errno(number);
-      return io_error(fault == Fault::full ? fault : Fault::unavailable, path, reason);
-    }
-    case SQLITE_CORRUPT:
-      return {Fault::invalid_input, "the database " + path + " is damaged: " + reason,
-              "restore it from a backup, or save what can be read: sqlite3 " + path + " .recover"};
-    case SQLITE_NOTADB:
-      return {Fault::invalid_input, path + " is not a SQLite database",
-              "name another file with --db"};
-    case SQLITE_CONSTRAINT:
-      return {Fault::conflict, text + " (" + summary(sql) + ")", ""};
-    case SQLITE_TOOBIG:
-      return {Fault::too_large, text + " (" + summary(sql) + ")", ""};
-    default:
-      return {Fault::internal, "SQLite: " + reason + " (" + summary(sql) + ")", ""};
-  }
-}
 
 // One connection with its prepared statements. Used by one thread at a time.
 class Connection {

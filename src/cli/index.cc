@@ -1,0 +1,262 @@
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <thread>
+
+#include "command.h"
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/memory/memory.h"
+#include "memory_options.h"
+
+namespace crosscheck::cli {
+namespace {
+
+using base::fail;
+using base::Fault;
+namespace json = base::json;
+
+// Problems that a person is shown; all are counted, and in --json.
+constexpr std::size_t k_shown = 20;
+
+struct Options {
+  std::string tree;
+  std::string memory;
+  unsigned jobs = 0;
+  bool strict = false;
+  bool every_file = false;
+  std::vector<std::string> without;
+  std::string rules;
+  std::string explain;
+  std::string export_to;
+};
+
+struct NarrowingInput {
+  std::vector<memory::Rule> rules;
+  std::set<std::string> lacks;
+  std::map<std::string, std::string> notes;  // of which it is made again
+};
+
+std::string join(const std::set<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
+  return text;
+}
+
+std::set<std::string> split(std::string_view text) {
+  std::set<std::string> items;
+  while (!text.empty()) {
+    const auto stop = text.find(',');
+    if (stop != 0) items.emplace(text.substr(0, stop));
+    text.remove_prefix(stop == std::string_view::npos ? text.size() : stop + 1);
+  }
+  return items;
+}
+
+base::Result<NarrowingInput> narrowing_of(std::set<std::string> lacks, std::string rules,
+                                          std::string name) {
+  NarrowingInput input;
+  input.rules = memory::built_in_rules();
+  if (!rules.empty()) {
+    auto more = memory::parse_rules(rules, name);
+    if (!more) return tl::unexpected(more.error());
+    for (memory::Rule& rule : *more) {
+      // A rule of the same name takes the place of the built-in one.
+      std::erase_if(input.rules, [&](const memory::Rule& old) { return old.id == rule.id; });
+      input.rules.push_back(std::move(rule));
+    }
+  }
+  std::set<std::string> known;
+  for (const memory::Rule& rule : input.rules) known.insert(rule.unless.begin(), rule.unless.end());
+  for (const std::string& one : lacks)
+    if (!known.contains(one))
+      return fail(Fault::usage, "--without: no rule depends on '" + one + "'",
+                  "use some of " + join(known));
+  input.notes = {
+      {"lacks", join(lacks)}, {"rules", std::move(rules)}, {"rules_name", std::move(name)}};
+  input.lacks = std::move(lacks);
+  return input;
+}
+
+json::object to_json(const memory::IndexReport& report) {
+  json::object definitions;
+  for (const auto& [kind, count] : report.definitions) definitions[memory::to_string(kind)] = count;
+  json::object dropped;
+  for (const auto& [rule, count] : report.dropped) dropped[rule] = count;
+  json::array problems;
+  for (const auto& problem : report.problems)
+    problems.push_back(json::object{{"file", problem.path}, {"problem", problem.what}});
+  return {{"files", report.files},
+          {"read", report.read},
+          {"removed", report.removed},
+          {"definitions", std::move(definitions)},
+          {"kept", report.kept},
+          {"dropped", std::move(dropped)},
+          {"variants", report.variants},
+          {"unplaced", report.unplaced},
+          {"problems", std::move(problems)}};
+}
+
+void print(const memory::IndexReport& report, const std::string& path) {
+  const auto count = [&](memory::Kind kind) {
+    const auto found = report.definitions.find(kind);
+    return found == report.definitions.end() ? std::size_t{0} : found->second;
+  };
+  std::printf("%zu files (%zu read, %zu removed): %zu tests, %zu classes, %zu helpers, in %s\n",
+              report.files, report.read, report.removed, count(memory::Kind::test),
+              count(memory::Kind::klass), count(memory::Kind::helper), path.c_str());
+  if (!report.dropped.empty()) {
+    std::printf("%zu tests are kept, others dropped:\n", report.kept);
+    for (const auto& [rule, number] : report.dropped)
+      std::printf("  %6zu  %s\n", number, rule.c_str());
+  }
+  if (report.variants > 0)
+    std::printf("%zu collected tests, %zu of them without a definition here\n", report.variants,
+                report.unplaced);
+}
+
+void print_problems(const memory::IndexReport& report) {
+  for (std::size_t i = 0; i < report.problems.size() && i < k_shown; ++i)
+    std::fprintf(stderr, "%s: %s\n", base::to_utf8(report.problems[i].path).c_str(),
+                 base::to_utf8(report.problems[i].what).c_str());
+  if (report.problems.size() > k_shown)
+    std::fprintf(stderr, "… and %zu more: --json lists all\n", report.problems.size() - k_shown);
+  if (!report.problems.empty())
+    std::fprintf(stderr, "%zu problems; everything else is indexed\n", report.problems.size());
+}
+
+base::Result<base::ExitCode> explain(const Globals& globals, memory::Memory& memory,
+                                     const NarrowingInput& input, const std::string& what) {
+  const auto found = memory.explain(what, memory::Narrowing{input.rules, input.lacks});
+  if (!found) return tl::unexpected(found.error());
+  if (globals.json) {
+    json::object object{{"path", found->path},   {"name", found->name},
+                        {"line", found->line},   {"kept", found->rule.empty()},
+                        {"tests", found->tests}, {"dropped_tests", found->dropped_tests}};
+    if (!found->rule.empty()) {
+      object["rule"] = found->rule;
+      object["reason"] = found->reason;
+      object["because"] = found->because;
+      object["place"] = found->place;
+    }
+    std::printf("%s\n", base::pretty_json(object).c_str());
+    return base::ExitCode::ok;
+  }
+  const std::string name = found->path + (found->name.empty() ? "" : "::" + found->name);
+  if (found->rule.empty()) {
+    std::printf("%s is kept: no rule drops it\n", name.c_str());
+  } else {
+    std::printf("%s is dropped: %s\n  rule:  %s (%s)\n  found: %s\n", name.c_str(),
+                found->reason.c_str(), found->rule.c_str(), found->place.c_str(),
+                found->because.c_str());
+  }
+  if (found->name.empty() || found->kind == memory::Kind::klass)
+    std::printf("  tests: %zu, %zu of them dropped\n", found->tests, found->dropped_tests);
+  return base::ExitCode::ok;
+}
+
+base::Result<base::ExitCode> run_index(const Globals& globals, const Options& options) {
+  const auto path = memory_path(globals, options.memory);
+  if (!path) return tl::unexpected(path.error());
+  if (options.tree.empty()) {
+    if (options.explain.empty() && options.export_to.empty())
+      return fail(Fault::usage, "which tree?", "crosscheck index TREE");
+    auto memory = memory::Memory::open_existing(*path);
+    if (!memory) return tl::unexpected(memory.error());
+    if (!options.export_to.empty()) {
+      const auto text = memory->exported();
+      if (!text) return tl::unexpected(text.error());
+      if (auto written = base::write_file_atomically(options.export_to, *text); !written)
+        return tl::unexpected(written.error());
+    }
+    if (options.explain.empty()) return base::ExitCode::ok;
+    const auto lacks = memory->note("lacks");
+    const auto rules = memory->note("rules");
+    const auto name = memory->note("rules_name");
+    if (!lacks || !rules || !name) return fail(Fault::internal, "the memory has no notes");
+    const auto input = narrowing_of(split(*lacks), *rules, *name);
+    if (!input) return tl::unexpected(input.error());
+    return explain(globals, *memory, *input, options.explain);
+  }
+  std::string rules;
+  if (!options.rules.empty()) {
+    auto text = base::read_file(options.rules, std::size_t{1} << 20);
+    if (!text) return tl::unexpected(text.error());
+    rules = std::move(*text);
+  }
+  const auto input = narrowing_of({options.without.begin(), options.without.end()},
+                                  std::move(rules), options.rules);
+  if (!input) return tl::unexpected(input.error());
+  const memory::Narrowing narrowing = options.without.empty() && options.rules.empty()
+                                          ? memory::Narrowing{}
+                                          : memory::Narrowing{input->rules, input->lacks};
+  auto memory = memory::Memory::open(*path);
+  if (!memory) return tl::unexpected(memory.error());
+  memory::IndexOptions indexing;
+  indexing.jobs =
+      options.jobs == 0 ? std::max(1U, std::thread::hardware_concurrency()) : options.jobs;
+  indexing.narrowing = &narrowing;
+  indexing.notes = input->notes;
+  indexing.every_file = options.every_file;
+  const bool interactive = is_interactive();
+  bool shown = false;
+  if (interactive)
+    indexing.on_progress = [&](std::size_t done, std::size_t of) {
+      if (done % 50 != 0 && done != of) return;
+      shown = true;
+      std::fprintf(stderr, "\r\x1b[2K%zu of %zu files", done, of);
+    };
+  const auto report = memory->index(options.tree, indexing);
+  if (shown) std::fprintf(stderr, "\r\x1b[2K");
+  if (!report) return tl::unexpected(report.error());
+  if (!options.export_to.empty()) {
+    const auto text = memory->exported();
+    if (!text) return tl::unexpected(text.error());
+    if (auto written = base::write_file_atomically(options.export_to, *text); !written)
+      return tl::unexpected(written.error());
+  }
+  if (!options.explain.empty()) return explain(globals, *memory, *input, options.explain);
+  if (globals.json) {
+    json::object object = to_json(*report);
+    object["memory"] = path->string();
+    std::printf("%s\n", base::pretty_json(object).c_str());
+  } else {
+    print(*report, path->string());
+  }
+  print_problems(*report);
+  return options.strict && !report->problems.empty() ? base::ExitCode::bad_input
+                                                     : base::ExitCode::ok;
+}
+
+const Registration k_registration{
+    "index", [](CLI::App& app, Globals& globals, Action& action) {
+      static Options options;
+      auto* command = app.add_subcommand(
+          "index",
+          "Read a tree of PyTorch's tests into the repository memory, or bring it up to date");
+      command->add_option("TREE", options.tree, "A checkout of PyTorch, or its test folder");
+      add_memory_option(*command, options.memory);
+      command->add_option("-j,--jobs", options.jobs, "Threads that parse (default: all cores)");
+      command->add_flag("--strict", options.strict, "Exit 3 if a file cannot be read wholly");
+      command->add_flag("--every-file", options.every_file,
+                        "Read also files whose time and size are as they were");
+      command
+          ->add_option("--without", options.without,
+                       "What the backend does not have, such as compile, autograd or device:cuda: "
+                       "tests that need it are dropped")
+          ->delimiter(',');
+      command->add_option("--rules", options.rules, "More rules of what is dropped (YAML)");
+      command->add_option("--explain", options.explain,
+                          "Say why FILE, FILE::Class or FILE::Class::method is kept or dropped");
+      command->add_option("--export", options.export_to,
+                          "Write all that is known to a file (JSON lines)");
+      command->footer(
+          "Files that cannot be read wholly are named and counted; the rest is indexed.\n"
+          "Examples:\n  crosscheck index ~/pytorch/test --without compile,device:cuda\n"
+          "  crosscheck index --explain test_ops.py::TestCommon::test_out");
+      command->callback([&] { action = [&] { return run_index(globals, options); }; });
+    }};
+
+}  // namespace
+}  // namespace crosscheck::cli

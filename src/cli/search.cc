@@ -1,0 +1,98 @@
+#include <cstdio>
+
+#include "command.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/memory/memory.h"
+#include "memory_options.h"
+
+namespace crosscheck::cli {
+namespace {
+
+namespace json = base::json;
+
+struct Options {
+  std::vector<std::string> words;
+  std::string memory;
+  std::size_t limit = 10;
+  bool dropped = false;
+};
+
+json::object to_json(const memory::Hit& hit) {
+  json::object matched;
+  for (const auto& [field, words] : hit.matched)
+    matched[field] = json::array(words.begin(), words.end());
+  json::object object{{"file", hit.path},
+                      {"line", hit.line},
+                      {"last_line", hit.last_line},
+                      {"name", hit.name},
+                      {"kind", memory::to_string(hit.kind)},
+                      {"score", hit.score},
+                      {"matched", std::move(matched)},
+                      {"variants", hit.variants}};
+  if (!hit.doc.empty()) object["doc"] = hit.doc;
+  if (!hit.rule.empty()) object["rule"] = hit.rule;
+  return object;
+}
+
+std::string why(const memory::Hit& hit) {
+  std::string text;
+  for (const auto& [field, words] : hit.matched) {
+    text += (text.empty() ? "" : "; ") + field + ":";
+    for (const std::string& word : words) text += " " + word;
+  }
+  return text;
+}
+
+base::Result<base::ExitCode> run_search(const Globals& globals, const Options& options) {
+  std::string text;
+  for (const std::string& word : options.words) text += (text.empty() ? "" : " ") + word;
+  auto query = memory::parse_query(text);
+  if (!query) return tl::unexpected(query.error());
+  query->dropped = options.dropped;
+  const auto path = memory_path(globals, options.memory);
+  if (!path) return tl::unexpected(path.error());
+  auto memory = memory::Memory::open_existing(*path);
+  if (!memory) return tl::unexpected(memory.error());
+  const auto answer = memory->search(*query, options.limit);
+  if (!answer) return tl::unexpected(answer.error());
+  if (globals.json) {
+    json::array hits;
+    for (const auto& hit : answer->hits) hits.push_back(to_json(hit));
+    std::printf("%s\n",
+                base::pretty_json(json::object{{"found", answer->found}, {"hits", std::move(hits)}})
+                    .c_str());
+  } else {
+    for (const auto& hit : answer->hits) {
+      std::printf("%s:%d  %s", hit.path.c_str(), hit.line, hit.name.c_str());
+      if (hit.variants > 0) std::printf("  (%zu collected)", hit.variants);
+      if (!hit.rule.empty()) std::printf("  [dropped: %s]", hit.rule.c_str());
+      std::printf("\n");
+      if (const std::string matched = why(hit); !matched.empty())
+        std::printf("    %s\n", matched.c_str());
+    }
+    if (answer->found > answer->hits.size())
+      std::fprintf(stderr, "%zu of %zu: --limit shows more\n", answer->hits.size(), answer->found);
+  }
+  return answer->found == 0 ? base::ExitCode::no : base::ExitCode::ok;
+}
+
+const Registration k_registration{
+    "search", [](CLI::App& app, Globals& globals, Action& action) {
+      static Options options;
+      auto* command = app.add_subcommand("search", "Find tests in the repository memory");
+      command
+          ->add_option("WORDS", options.words,
+                       "Words of code or prose, and filters: file: op: dtype: decorator: kind:")
+          ->required();
+      add_memory_option(*command, options.memory);
+      command->add_option("--limit", options.limit, "How many are shown")->capture_default_str();
+      command->add_flag("--dropped", options.dropped, "Also tests that narrowing drops");
+      command->footer(
+          "Exits 1 if nothing is found.\n"
+          "Examples:\n  crosscheck search \"logaddexp numerical accuracy\"\n"
+          "  crosscheck search view op:add dtype:float16 file:test_view_ops");
+      command->callback([&] { action = [&] { return run_search(globals, options); }; });
+    }};
+
+}  // namespace
+}  // namespace crosscheck::cli
