@@ -39,8 +39,10 @@ bool is_unknown_command(const CLI::App& app, const Globals& globals) {
   const std::vector<std::string> words = app.remaining();
   if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-'))
     return false;
-  std::vector<std::string_view> names;
-  for (const auto& [name, add] : commands()) names.emplace_back(name);
+  const auto known = app.get_subcommands([](const CLI::App*) { return true; });
+  std::vector<std::string> texts;
+  for (const CLI::App* command : known) texts.push_back(command->get_name());
+  const std::vector<std::string_view> names{texts.begin(), texts.end()};
   report({base::Fault::usage, "there is no command '" + words.front() + "'",
           base::suggest(words.front(), names)},
          globals);

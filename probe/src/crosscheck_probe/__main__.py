@@ -7,7 +7,7 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
@@ -15,6 +15,7 @@ from crosscheck_probe.orphans import take_on_orphans
 from crosscheck_probe.request import BadRequest, Request, parse_device, parse_request, read_request
 from crosscheck_probe.text import message_of, traceback_of, type_name
 
+VERBS = ("environment", "collect", "run", "observer", "support", "samples", "forkserver")
 EXIT_OK = 0
 EXIT_USAGE = 2
 EXIT_ENVIRONMENT = 4
@@ -23,7 +24,7 @@ EXIT_INTERNAL = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="crosscheck_probe", description=__doc__)
-    parser.add_argument("verb", choices=("environment", "collect", "run", "observer", "forkserver"))
+    parser.add_argument("verb", choices=VERBS)
     parser.add_argument("--fd", type=int, required=True, help="descriptor to write lines to")
     parser.add_argument("--request", help="file with the request, - for standard input")
     options = parser.parse_args(arguments)
@@ -41,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, OverflowError) as error:
         parser.error(f"descriptor {options.fd} cannot be written to: {error}")
     try:
-        request = parse_request(options.verb, read_request(options.request))
-        return _do(options.verb, request, channel)
+        raw = read_request(options.request)
+        if options.verb in ("support", "samples"):
+            return _support(options.verb, raw, channel)
+        return _do(options.verb, parse_request(options.verb, raw), channel)
     except BadRequest as error:
         channel.emit("request_error", message=str(error))
         sys.stderr.write(f"crosscheck_probe: {error}\n")
@@ -90,6 +93,17 @@ def _prepare_observer(request: Request, channel: Channel) -> int:
         channel.emit("observer", **observer.prepare(request.trace.observer))
     except observer.CannotBuild as error:
         raise environment.EnvironmentFault("observer", str(error)) from error
+    return EXIT_OK
+
+
+def _support(verb: str, raw: dict[str, Any], channel: Channel) -> int:
+    device = parse_device(raw)
+    environment.prepare(device, test_machinery=False)
+    channel.emit("environment", **environment.describe(device, None))
+    from crosscheck_probe import support
+
+    support.run(verb, device, raw, channel)
+    channel.emit("end")
     return EXIT_OK
 
 

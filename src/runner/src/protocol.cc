@@ -237,7 +237,7 @@ Result<Event> read_event(const json::value& root) {
     const Ready ready{reader.optional_integer("collected")};
     return reader.done(ready);
   }
-  return Event{Unknown{*ev}};
+  return Event{Unknown{*ev, root.get_object()}};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "crosscheck/base/json.h"
 #include "crosscheck/base/operators.h"
 #include "crosscheck/base/result.h"
 #include "crosscheck/runner/inventory.h"
@@ -60,9 +61,10 @@ struct ProbeFailure {
   std::string type;
   std::string message;
 };
-// An `ev` of a newer probe.
+// An `ev` that is not one of a run's: of a newer probe, or of what only some requests ask for.
 struct Unknown {
   std::string name;
+  base::json::object line;
 };
 
 using Event = std::variant<Environment, CollectedTest, CollectError, CollectSkip, Collecting, Ready,
