@@ -272,23 +272,23 @@ struct ExactStep {
 };
 // The baseline twice, for it must agree with itself; then each side reads what the other wrote.
 constexpr std::array<ExactStep, 5> k_exact{{
-    {Side::baseline, Purpose::exact, "0", "baseline"},
-    {Side::candidate, Purpose::exact, "0", "candidate"},
-    {Side::baseline, Purpose::exact, "1", ""},
-    {Side::baseline, Purpose::reading, "0", "candidate"},
-    {Side::candidate, Purpose::reading, "0", "baseline"},
+    {Side::baseline, Purpose::exact, "exact/0", "baseline"},
+    {Side::candidate, Purpose::exact, "exact/0", "candidate"},
+    {Side::baseline, Purpose::exact, "exact/1", ""},
+    {Side::baseline, Purpose::reading, "reading/0", "candidate"},
+    {Side::candidate, Purpose::reading, "reading/0", "baseline"},
 }};
 
 bool needs(const ExactStep& step, const Workload& workload) {
   if (step.purpose == Purpose::reading) return requires_gate(workload, Gate::rollback);
-  if (step.key == "1") return requires_gate(workload, Gate::correctness);
+  if (step.key == "exact/1") return requires_gate(workload, Gate::correctness);
   return true;
 }
 
 // The launches of a cell end early where the sides cannot be compared.
 bool ended_early(const Log& log) {
   for (const Side side : {Side::baseline, Side::candidate}) {
-    const auto* exact = log.find(side, Purpose::exact, "0");
+    const auto* exact = log.find(side, Purpose::exact, "exact/0");
     if (exact && exact->status != LaunchStatus::ok) return true;
   }
   return log.failed_timing() != nullptr;
@@ -385,9 +385,9 @@ std::string drift(std::string_view what, const std::optional<LaunchResult::Outpu
 
 void judge_correctness(const Log& log, const Workload& workload, const Thresholds& thresholds,
                        GateResult& into) {
-  const auto* baseline = log.find(Side::baseline, Purpose::exact, "0");
-  const auto* again = log.find(Side::baseline, Purpose::exact, "1");
-  const auto* candidate = log.find(Side::candidate, Purpose::exact, "0");
+  const auto* baseline = log.find(Side::baseline, Purpose::exact, "exact/0");
+  const auto* again = log.find(Side::baseline, Purpose::exact, "exact/1");
+  const auto* candidate = log.find(Side::candidate, Purpose::exact, "exact/0");
   into.launches = {"exact/0", "exact/1"};
   if (!baseline || !again || !candidate) return;
   const bool half = workload.precision == "float16" || workload.precision == "bfloat16";
@@ -431,8 +431,8 @@ void judge_correctness(const Log& log, const Workload& workload, const Threshold
 }
 
 void judge_determinism(const Log& log, GateResult& into) {
-  const auto* baseline = log.find(Side::baseline, Purpose::exact, "0");
-  const auto* candidate = log.find(Side::candidate, Purpose::exact, "0");
+  const auto* baseline = log.find(Side::baseline, Purpose::exact, "exact/0");
+  const auto* candidate = log.find(Side::candidate, Purpose::exact, "exact/0");
   into.launches = {"exact/0"};
   if (!baseline || !candidate) return;
   if (!candidate->determinism || !baseline->determinism) {
@@ -454,8 +454,8 @@ void judge_determinism(const Log& log, GateResult& into) {
 }
 
 void judge_compile(const Log& log, const Thresholds& thresholds, GateResult& into) {
-  const auto* baseline = log.find(Side::baseline, Purpose::exact, "0");
-  const auto* candidate = log.find(Side::candidate, Purpose::exact, "0");
+  const auto* baseline = log.find(Side::baseline, Purpose::exact, "exact/0");
+  const auto* candidate = log.find(Side::candidate, Purpose::exact, "exact/0");
   into.launches = {"exact/0"};
   if (!baseline || !candidate) return;
   std::vector<std::string> worse;
@@ -510,8 +510,8 @@ void judge_compile(const Log& log, const Thresholds& thresholds, GateResult& int
 
 void judge_rollback(const Manifest& manifest, const Log& log, const Thresholds& thresholds,
                     const std::optional<Rehearsal>& rehearsal, GateResult& into) {
-  const auto* back = log.find(Side::baseline, Purpose::reading, "0");
-  const auto* forth = log.find(Side::candidate, Purpose::reading, "0");
+  const auto* back = log.find(Side::baseline, Purpose::reading, "reading/0");
+  const auto* forth = log.find(Side::candidate, Purpose::reading, "reading/0");
   into.launches = {"exact/0", "reading/0"};
   if (!back || !forth) return;
   const auto wrong = [](const LaunchResult& result) -> std::string {
@@ -557,7 +557,7 @@ void judge_rollback(const Manifest& manifest, const Log& log, const Thresholds& 
 // Where a side does not run at all, no gate says more than that.
 bool judge_broken(const Log& log, GateResult& into) {
   for (const Side side : {Side::baseline, Side::candidate}) {
-    const auto* exact = log.find(side, Purpose::exact, "0");
+    const auto* exact = log.find(side, Purpose::exact, "exact/0");
     if (!exact || exact->status == LaunchStatus::ok) continue;
     into.launches = {"exact/0"};
     into.reason = fmt::format(
@@ -643,11 +643,11 @@ Remaining remaining(const Manifest& manifest, const CellId& id, std::span<const 
   }
   if (timed(workload).empty() || !next_launch(manifest, id, logged, 0, {})) return left;
   const auto add = [&](Series series, std::size_t least, std::size_t most, bool likely) {
-    const auto done = log.pairs(series);
-    left.least += likely && done < least ? 2 * (least - done) : 0;
-    left.most += done < most ? 2 * (most - done) : 0;
+    const auto done = 2 * log.pairs(series) + (log.has(series, log.pairs(series), 0) ? 1 : 0);
+    left.least += likely && done < 2 * least ? 2 * least - done : 0;
+    left.most += done < 2 * most ? 2 * most - done : 0;
   };
-  const bool first_began = log.pairs(Series::first) > 0;
+  const bool first_began = log.has(Series::first, 0, 0);
   if (!first_began) add(Series::aa, k_aa_looks.front(), k_aa_looks.back(), true);
   add(Series::first, k_looks.front(), k_looks.back(), true);
   add(Series::second, k_looks.front(), k_looks.back(), false);

@@ -27,8 +27,9 @@ struct LaunchRequest {
   CellId cell;
   Side side = Side::baseline;
   Purpose purpose = Purpose::timing;
-  // Which of the launches of its cell and purpose: "aa/3/0" is slot 0 of pair 3 of the A/A series,
-  // "1/0/1" slot 1 of pair 0 of the first session. Unique within a cell.
+  // Which of its cell's launches: "aa/3/0" is slot 0 of pair 3 of the baseline against itself,
+  // "1/0/1" slot 1 of pair 0 of the first session, "exact/0", "reading/0". Unique within a cell and
+  // side.
   std::string key;
   std::string checkpoint;  // folder to write (exact) or read (reading); empty: none
 };
