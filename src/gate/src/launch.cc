@@ -213,7 +213,8 @@ json::object request_json(const Manifest& manifest, const LaunchRequest& request
   if (workload->command.empty()) {
     answer["workload"] = workload->what;
   } else {
-    answer["command"] = json::array(workload->command.begin(), workload->command.end());
+    auto& command = answer["command"].emplace_array();
+    for (const auto& argument : workload->command) command.emplace_back(argument);
   }
   return answer;
 }

@@ -457,6 +457,12 @@ void read_waivers(Reader& reader, const Node& root, Manifest& manifest) {
   }
 }
 
+json::array array_of(const std::vector<std::string>& texts) {
+  json::array all;
+  for (const auto& text : texts) all.emplace_back(text);
+  return all;
+}
+
 json::array names_of(const auto& values) {
   json::array names;
   for (const auto& value : values) names.emplace_back(to_string(value));
@@ -468,12 +474,11 @@ json::object to_json(const Workload& w) {
   for (const auto& [key, value] : w.shape) shape[key] = value;
   json::object frozen;
   for (const auto& [key, value] : w.frozen) frozen[key] = value;
-  json::array command;
-  for (const auto& argument : w.command) command.emplace_back(argument);
+  json::array command = array_of(w.command);
   return {{"name", w.name},
           {"workload", w.what},
           {"command", std::move(command)},
-          {"backends", json::array(w.backends.begin(), w.backends.end())},
+          {"backends", array_of(w.backends)},
           {"class", w.klass},
           {"size", w.size},
           {"phases", names_of(w.phases)},
@@ -660,9 +665,9 @@ json::object frozen_json(const Manifest& manifest) {
                                      {"gain", c.gain},
                                      {"cost", c.cost}});
   }
-  json::array fleet(manifest.fleet.begin(), manifest.fleet.end());
-  json::array caveats(manifest.caveats.begin(), manifest.caveats.end());
-  json::array rollback(manifest.rollback.begin(), manifest.rollback.end());
+  json::array fleet = array_of(manifest.fleet);
+  json::array caveats = array_of(manifest.caveats);
+  json::array rollback = array_of(manifest.rollback);
   return {{"format", 1},
           {"name", manifest.name},
           {"baseline", to_json(manifest.baseline)},

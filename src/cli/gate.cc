@@ -1,0 +1,433 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+#include "command.h"
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/json.h"
+#include "crosscheck/gate/decision.h"
+#include "crosscheck/gate/environment.h"
+#include "crosscheck/gate/manifest.h"
+#include "crosscheck/gate/matrix.h"
+#include "crosscheck/gate/process_launcher.h"
+#include "crosscheck/gate/report.h"
+#include "crosscheck/runner/probe.h"
+#include "probe_options.h"
+
+namespace crosscheck::cli {
+namespace {
+
+using base::ExitCode;
+using base::fail;
+using base::Fault;
+namespace json = base::json;
+namespace fs = std::filesystem;
+
+struct GateOptions {
+  std::string manifest = "gate.yaml";
+  std::string output;
+  std::vector<std::string> cells;
+  std::string cell;
+  std::string format = "text";
+  std::string file;
+  std::string baseline;
+  std::string candidate;
+  std::string matrix;
+  bool dry_run = false;
+};
+
+base::Time now() { return base::SystemClock{}.now(); }
+
+base::Result<gate::Manifest> read_manifest(const GateOptions& options) {
+  const auto text = base::read_file(options.manifest);
+  if (!text) return tl::unexpected(text.error());
+  auto manifest = gate::parse_manifest(*text, options.manifest);
+  if (!manifest) return manifest;
+  if (auto done = gate::hash_locks(*manifest, fs::path{options.manifest}.parent_path()); !done) {
+    return tl::unexpected(done.error());
+  }
+  return manifest;
+}
+
+fs::path folder_of(const GateOptions& options, const gate::Manifest& manifest) {
+  return options.output.empty() ? fs::path{".crosscheck/gate"} / manifest.name
+                                : fs::path{options.output};
+}
+
+std::string lines_of(const std::vector<gate::Finding>& findings) {
+  std::string text;
+  for (const auto& finding : findings) {
+    text += fmt::format("{}: {}: {}\n", finding.refused ? "refused" : "note", finding.where,
+                        finding.message);
+    if (!finding.remedy.empty()) text += fmt::format("  remedy: {}\n", finding.remedy);
+  }
+  return text;
+}
+
+// What the method refuses stops everything that measures.
+base::Result<void> require_sound(const gate::Manifest& manifest, const std::string& source) {
+  std::vector<gate::Finding> refused;
+  for (auto& finding : gate::check(manifest, now())) {
+    if (finding.refused) refused.push_back(std::move(finding));
+  }
+  if (refused.empty()) return {};
+  return fail(Fault::invalid_input, fmt::format("{}:\n{}", source, lines_of(refused)));
+}
+
+base::Result<ExitCode> run_check(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const auto findings = gate::check(*manifest, now());
+  bool refused = false;
+  json::array found;
+  for (const auto& finding : findings) {
+    refused = refused || finding.refused;
+    found.emplace_back(json::object{{"refused", finding.refused},
+                                    {"where", finding.where},
+                                    {"message", finding.message},
+                                    {"remedy", finding.remedy}});
+  }
+  if (globals.json) {
+    std::printf("%s\n", base::pretty_json(json::object{{"digest", gate::digest(*manifest)},
+                                                       {"findings", std::move(found)}})
+                            .c_str());
+  } else {
+    std::fputs(lines_of(findings).c_str(), stdout);
+    if (!refused) {
+      std::printf("%zu cells, digest %s\n", gate::cells(*manifest).size(),
+                  gate::digest(*manifest).substr(0, 12).c_str());
+    }
+  }
+  return refused ? ExitCode::bad_input : ExitCode::ok;
+}
+
+base::Result<ExitCode> run_freeze(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (auto sound = require_sound(*manifest, options.manifest); !sound) {
+    return tl::unexpected(sound.error());
+  }
+  const auto matrix = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
+  if (!matrix) return tl::unexpected(matrix.error());
+  if (globals.json) {
+    std::printf("%s\n", base::pretty_json(
+                            json::object{{"folder", matrix->folder().string()},
+                                         {"digest", matrix->digest()},
+                                         {"frozen_at", base::to_rfc3339(matrix->frozen_at())}})
+                            .c_str());
+  } else {
+    std::printf("%s: frozen on %s, digest %s\n", matrix->folder().c_str(),
+                base::to_rfc3339(matrix->frozen_at()).c_str(),
+                matrix->digest().substr(0, 12).c_str());
+  }
+  return ExitCode::ok;
+}
+
+base::Result<std::vector<gate::CellId>> chosen_cells(const gate::Manifest& manifest,
+                                                     const std::vector<std::string>& wanted) {
+  auto all = gate::cells(manifest);
+  if (wanted.empty()) return all;
+  std::vector<gate::CellId> chosen;
+  for (const auto& name : wanted) {
+    const auto before = chosen.size();
+    for (const auto& id : all) {
+      const auto full = gate::to_string(id);
+      if (full == name || full.starts_with(name + "/")) chosen.push_back(id);
+    }
+    if (chosen.size() == before) {
+      return fail(Fault::usage, fmt::format("the manifest has no cell '{}'", name),
+                  fmt::format("its first is {}", gate::to_string(all.front())));
+    }
+  }
+  return chosen;
+}
+
+base::Result<gate::Interpreters> interpreters_of(const gate::Manifest& manifest,
+                                                 const fs::path& folder) {
+  auto probe = runner::default_probe_path(runner::current_surroundings());
+  if (!probe) return tl::unexpected(probe.error());
+  gate::Interpreters found{{}, {}, *probe};
+  for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
+    auto python = gate::prepare_interpreter(
+        side == gate::Side::baseline ? manifest.baseline : manifest.candidate, folder);
+    if (!python) return tl::unexpected(python.error());
+    (side == gate::Side::baseline ? found.baseline : found.candidate) = std::move(*python);
+  }
+  return found;
+}
+
+// Says what is going on, on a terminal only.
+class Progress {
+ public:
+  Progress(const gate::Manifest& manifest, const gate::Matrix& matrix,
+           const std::vector<gate::CellId>& cells)
+      : manifest_{manifest}, matrix_{matrix}, cells_{cells}, interactive_{is_interactive()} {}
+
+  void about(const gate::LaunchRequest& request) {
+    if (!interactive_) return;
+    std::size_t least = 0;
+    std::size_t most = 0;
+    for (const auto& id : cells_) {
+      const auto left = gate::remaining(manifest_, id, matrix_.launches(id));
+      least += left.least;
+      most += left.most;
+    }
+    const auto mean = done_ == 0 ? std::chrono::seconds{5}
+                                 : std::chrono::duration_cast<std::chrono::seconds>(took_ / done_);
+    std::fprintf(stderr, "\r\033[K%s %s %s; %zu to %zu launches left, about %s to %s",
+                 gate::to_string(request.cell).c_str(), request.key.c_str(),
+                 std::string{to_string(request.side)}.c_str(), least, most,
+                 base::to_human(mean * static_cast<int>(least)).c_str(),
+                 base::to_human(mean * static_cast<int>(most)).c_str());
+  }
+  void done(base::Duration took) {
+    took_ += took;
+    ++done_;
+  }
+  ~Progress() {
+    if (interactive_ && done_ > 0) std::fputs("\r\033[K", stderr);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  const gate::Manifest& manifest_;
+  const gate::Matrix& matrix_;
+  const std::vector<gate::CellId>& cells_;
+  bool interactive_;
+  base::Duration took_{0};
+  int done_ = 0;
+};
+
+base::Result<ExitCode> print_outcome(const Globals& globals, const gate::Manifest& manifest,
+                                     const gate::Matrix& matrix, const std::string& format) {
+  const auto results = gate::judge(manifest, matrix);
+  const auto outcome = gate::decide(manifest, results, now());
+  const gate::ReportInput input{manifest, matrix, results, outcome};
+  const auto kind = globals.json ? std::string{"json"} : format;
+  const auto text = kind == "json"       ? base::pretty_json(gate::report_json(input)) + "\n"
+                    : kind == "markdown" ? gate::report_markdown(input)
+                                         : gate::report_text(input);
+  std::fputs(text.c_str(), stdout);
+  return outcome.decision == gate::Decision::adopt ? ExitCode::ok : ExitCode::no;
+}
+
+void print_plan(const gate::Manifest& manifest, const gate::Matrix& matrix,
+                const std::vector<gate::CellId>& cells) {
+  std::size_t least = 0;
+  std::size_t most = 0;
+  for (const auto& id : cells) {
+    const auto left = gate::remaining(manifest, id, matrix.launches(id));
+    std::printf("%-50s %4zu to %4zu launches\n", gate::to_string(id).c_str(), left.least,
+                left.most);
+    least += left.least;
+    most += left.most;
+  }
+  std::printf("%zu cells, %zu to %zu launches\n", cells.size(), least, most);
+}
+
+base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (auto sound = require_sound(*manifest, options.manifest); !sound) {
+    return tl::unexpected(sound.error());
+  }
+  const auto chosen = chosen_cells(*manifest, options.cells);
+  if (!chosen) return tl::unexpected(chosen.error());
+  auto matrix = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
+  if (!matrix) return tl::unexpected(matrix.error());
+  if (options.dry_run) {
+    print_plan(*manifest, *matrix, *chosen);
+    return ExitCode::ok;
+  }
+  const auto interpreters = interpreters_of(*manifest, matrix->folder());
+  if (!interpreters) return tl::unexpected(interpreters.error());
+  auto interrupts = Interrupts::watch();
+  if (!interrupts) return tl::unexpected(interrupts.error());
+  const auto folder = fs::absolute(matrix->folder());
+  gate::ProcessLauncher launcher{*manifest, *interpreters, (folder / "scratch").string(),
+                                 interrupts->fd()};
+  {
+    Progress progress{*manifest, *matrix, *chosen};
+    for (const auto& id : *chosen) {
+      while (const auto request =
+                 gate::next_launch(*manifest, id, matrix->launches(id), matrix->seed(),
+                                   (folder / "checkpoints").string())) {
+        progress.about(*request);
+        const auto started = now();
+        const auto answer = launcher.launch(*request);
+        if (!answer) return tl::unexpected(answer.error());
+        const auto took = now() - started;
+        progress.done(took);
+        const gate::LaunchRecord record{*request, launcher.command(*request), started, took,
+                                        answer->text};
+        if (auto kept = matrix->add(record, answer->result); !kept) {
+          return tl::unexpected(kept.error());
+        }
+      }
+    }
+  }
+  return print_outcome(globals, *manifest, *matrix, "text");
+}
+
+base::Result<ExitCode> run_report(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
+  if (!matrix) return tl::unexpected(matrix.error());
+  return print_outcome(globals, *manifest, *matrix, options.format);
+}
+
+base::Result<ExitCode> run_explain(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const auto chosen = chosen_cells(*manifest, {options.cell});
+  if (!chosen) return tl::unexpected(chosen.error());
+  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
+  if (!matrix) return tl::unexpected(matrix.error());
+  const auto results = gate::judge(*manifest, *matrix);
+  const auto outcome = gate::decide(*manifest, results, now());
+  const gate::ReportInput input{*manifest, *matrix, results, outcome};
+  for (const auto& id : *chosen) {
+    std::fputs(gate::explain_text(input, id).c_str(), stdout);
+  }
+  (void)globals;
+  return ExitCode::ok;
+}
+
+base::Result<ExitCode> run_init(const GateOptions& options) {
+  std::optional<json::value> matrix;
+  if (!options.matrix.empty()) {
+    const auto text = base::read_file(options.matrix);
+    if (!text) return tl::unexpected(text.error());
+    auto parsed = base::parse_json(*text, options.matrix);
+    if (!parsed) return tl::unexpected(parsed.error());
+    matrix = std::move(*parsed);
+  }
+  const auto text =
+      gate::initial_manifest(options.baseline, options.candidate, matrix, options.matrix);
+  if (!text) return tl::unexpected(text.error());
+  std::error_code ignored;
+  if (fs::exists(options.manifest, ignored)) {
+    return fail(Fault::conflict, fmt::format("{} exists", options.manifest),
+                "give another --manifest, or remove it");
+  }
+  if (auto done = base::write_file_atomically(options.manifest, *text); !done) {
+    return tl::unexpected(done.error());
+  }
+  std::printf("%s written; read it, then: crosscheck gate check --manifest %s\n",
+              options.manifest.c_str(), options.manifest.c_str());
+  return ExitCode::ok;
+}
+
+base::Result<ExitCode> run_rehearsal(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (manifest->rollback.empty()) {
+    return fail(Fault::invalid_input, fmt::format("{} names no rollback steps", options.manifest),
+                "give `rollback: [COMMAND, …]`: what switches a workload back");
+  }
+  auto matrix = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
+  if (!matrix) return tl::unexpected(matrix.error());
+  gate::Rehearsal rehearsal{.ok = true, .reason = {}, .took = base::Duration{0}};
+  const auto began = std::chrono::steady_clock::now();
+  for (const auto& step : manifest->rollback) {
+    const auto done =
+        base::run_captured({.arguments = {"/bin/sh", "-c", step}}, std::chrono::minutes{30});
+    const bool ok = done && done->status.ok();
+    std::printf("%s  %s\n", ok ? "ok    " : "failed", step.c_str());
+    if (ok) continue;
+    rehearsal.ok = false;
+    rehearsal.reason =
+        done ? fmt::format("'{}': {}", step, base::to_string(done->status)) : done.error().message;
+    break;
+  }
+  rehearsal.took =
+      std::chrono::duration_cast<base::Duration>(std::chrono::steady_clock::now() - began);
+  if (auto kept = matrix->keep(rehearsal, now()); !kept) return tl::unexpected(kept.error());
+  std::printf("rehearsed in %s\n", base::to_human(rehearsal.took).c_str());
+  (void)globals;
+  return rehearsal.ok ? ExitCode::ok : ExitCode::no;
+}
+
+const Registration k_registration{
+    "gate", [](CLI::App& app, Globals& globals, Action& action) {
+      auto* command = app.add_subcommand(
+          "gate",
+          "Decide whether workloads may move to another PyTorch: adopt, isolate, defer or "
+          "rollback");
+      command->footer(
+          "The manifest, the method and the decisions: docs/gate.md\n"
+          "Example:\n"
+          "  crosscheck gate init --baseline .venv/bin/python --candidate next/bin/python\n"
+          "  crosscheck gate check\n"
+          "  crosscheck gate run");
+      command->require_subcommand(1);
+      static GateOptions options;
+      const auto add_manifest = [](CLI::App* sub) {
+        sub->add_option("--manifest", options.manifest, "Default: gate.yaml");
+      };
+      const auto add_common = [&](CLI::App* sub) {
+        add_manifest(sub);
+        sub->add_option("-o,--output", options.output,
+                        "Folder of the matrix; default: .crosscheck/gate/NAME");
+      };
+
+      auto* init = command->add_subcommand("init", "Write a manifest to go on from");
+      add_manifest(init);
+      init->add_option("--baseline", options.baseline, "Interpreter in use today")->required();
+      init->add_option("--candidate", options.candidate, "Interpreter that may follow it")
+          ->required();
+      init->add_option("--matrix", options.matrix,
+                       "JSON with matrix, versions, backends, gates and decisions to take over");
+      init->footer(
+          "Example:\n  crosscheck gate init --baseline .venv/bin/python --candidate "
+          "next/bin/python");
+      init->callback([&] { action = [] { return run_init(options); }; });
+
+      auto* check = command->add_subcommand("check", "Say what the method refuses in a manifest");
+      add_manifest(check);
+      check->footer("Exits 3 if something is refused.\nExample:\n  crosscheck gate check");
+      check->callback([&] { action = [&] { return run_check(globals, options); }; });
+
+      auto* freeze = command->add_subcommand(
+          "freeze", "Fix what decides before anything is measured (run does it too)");
+      add_common(freeze);
+      freeze->footer("Example:\n  crosscheck gate freeze");
+      freeze->callback([&] { action = [&] { return run_freeze(globals, options); }; });
+
+      auto* run = command->add_subcommand("run", "Measure what is missing, and decide");
+      add_common(run);
+      run->add_option("--cells", options.cells,
+                      "Only these, by name or its beginning: mlp, mlp/cpu, mlp/cpu/training");
+      run->add_flag("--dry-run", options.dry_run, "Print what would be launched");
+      run->footer(
+          "Goes on where it was interrupted. Exits 0 if everything may be adopted, else 1.\n"
+          "Example:\n  crosscheck gate run --cells mlp/cpu");
+      run->callback([&] { action = [&] { return run_run(globals, options); }; });
+
+      auto* report = command->add_subcommand("report", "Show the decisions and what they rest on");
+      add_common(report);
+      report->add_option("--format", options.format, "text, markdown or json")
+          ->check(CLI::IsMember({"text", "markdown", "json"}));
+      report->footer("Exits as run does.\nExample:\n  crosscheck gate report --format markdown");
+      report->callback([&] { action = [&] { return run_report(globals, options); }; });
+
+      auto* explain = command->add_subcommand(
+          "explain", "Show a cell's gates with every number and the launches they come from");
+      add_common(explain);
+      explain->add_option("cell", options.cell, "Its name, or its beginning")->required();
+      explain->footer("Example:\n  crosscheck gate explain mlp/cpu/inference");
+      explain->callback([&] { action = [&] { return run_explain(globals, options); }; });
+
+      auto* rehearsal = command->add_subcommand("rollback-rehearsal",
+                                                "Carry out and time the manifest's rollback steps");
+      add_common(rehearsal);
+      rehearsal->footer("Exits 1 if a step fails.\nExample:\n  crosscheck gate rollback-rehearsal");
+      rehearsal->callback([&] { action = [&] { return run_rehearsal(globals, options); }; });
+    }};
+
+}  // namespace
+}  // namespace crosscheck::cli

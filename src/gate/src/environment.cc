@@ -1,0 +1,205 @@
+#include "crosscheck/gate/environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "crosscheck/base/digest.h"
+#include "crosscheck/base/file.h"
+#include "crosscheck/base/process.h"
+
+namespace crosscheck::gate {
+namespace {
+
+namespace json = base::json;
+namespace fs = std::filesystem;
+using base::fail;
+using base::Fault;
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return base::to_utf8(text.substr(text.rfind('\n') + 1), 500);
+}
+
+base::Result<std::string> import_torch(const std::string& python, const std::string& label) {
+  auto asked = base::run_captured(
+      {.arguments = {python, "-c", "import sys, torch; print(sys.executable, torch.__version__)"}},
+      std::chrono::minutes{5});
+  if (!asked) {
+    return fail(Fault::environment, fmt::format("{}: {}", label, asked.error().message),
+                "give the path of an interpreter in the manifest");
+  }
+  if (!asked->status.ok()) {
+    return fail(Fault::environment,
+                fmt::format("{}: {} cannot import torch: {}", label, python, last_line(asked->err)),
+                fmt::format("{} -m pip install torch==VERSION", python));
+  }
+  return python;
+}
+
+base::Result<std::string> make_environment(const EnvironmentSpec& spec, const fs::path& folder) {
+  const auto base_python = spec.python.empty() ? std::string{"python3"} : spec.python;
+  const auto place = fs::absolute(folder) / "environments" / spec.lock_hash.substr(0, 16);
+  const auto python = (place / "bin" / "python").string();
+  const auto stamp = place / "complete";
+  std::error_code error;
+  if (fs::exists(stamp, error)) return python;
+  fs::remove_all(place, error);
+  const auto step = [&](const std::vector<std::string>& arguments) -> base::Result<void> {
+    auto done = base::run_captured({.arguments = arguments}, std::chrono::hours{2});
+    if (!done) return tl::unexpected(done.error());
+    if (done->status.ok()) return {};
+    return fail(Fault::environment,
+                fmt::format("{}: the environment of {} cannot be made: {}", spec.label, spec.lock,
+                            last_line(done->err)),
+                fmt::format("{}", fmt::join(arguments, " ")));
+  };
+  for (const auto& arguments : std::array<std::vector<std::string>, 2>{
+           {{base_python, "-m", "venv", place.string()},
+            {python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r",
+             fs::absolute(spec.lock).string()}}}) {
+    if (auto done = step(arguments); !done) return tl::unexpected(done.error());
+  }
+  if (auto done = base::write_file_atomically(stamp, spec.lock_hash + "\n"); !done) {
+    return tl::unexpected(done.error());
+  }
+  return python;
+}
+
+// The list `key` of a matrix, each word one of `known` where `known` is not empty.
+base::Result<std::vector<std::string>> words(const json::value& matrix, std::string_view key,
+                                             const std::string& source,
+                                             const std::vector<std::string_view>& known) {
+  const auto* list = base::find(matrix, key);
+  std::vector<std::string> all;
+  if (!list) return all;
+  if (!list->is_array()) {
+    return fail(Fault::invalid_input, fmt::format("{}: {} is no list", source, key));
+  }
+  for (const auto& item : list->as_array()) {
+    if (!item.is_string()) {
+      return fail(Fault::invalid_input, fmt::format("{}: an entry of {} is no text", source, key));
+    }
+    std::string word{item.as_string()};
+    if (!known.empty() && std::find(known.begin(), known.end(), word) == known.end()) {
+      return fail(Fault::invalid_input,
+                  fmt::format("{}: '{}' is none of the {}", source, word, key),
+                  fmt::format("use {}", fmt::join(known, ", ")));
+    }
+    all.push_back(std::move(word));
+  }
+  return all;
+}
+
+// As YAML in double quotes.
+std::string in_quotes(std::string_view text) { return base::canonical_json(json::value(text)); }
+
+}  // namespace
+
+base::Result<void> hash_locks(Manifest& manifest, const fs::path& folder) {
+  for (auto* spec : {&manifest.baseline, &manifest.candidate}) {
+    if (spec->lock.empty()) continue;
+    const auto path = folder / spec->lock;
+    const auto text = base::read_file(path);
+    if (!text) return tl::unexpected(text.error());
+    spec->lock_hash = base::sha256_hex(*text);
+    spec->lock = path.string();
+  }
+  return {};
+}
+
+base::Result<std::string> prepare_interpreter(const EnvironmentSpec& spec, const fs::path& folder) {
+  if (!spec.lock.empty()) {
+    auto python = make_environment(spec, folder);
+    if (!python) return python;
+    return import_torch(*python, spec.label);
+  }
+  // A name is sought in PATH; a path must not change with the folder that a launch runs in. The
+  // last link stays: what it leads to lies outside the environment.
+  const auto python = spec.python.find('/') == std::string::npos
+                          ? spec.python
+                          : fs::absolute(spec.python).lexically_normal().string();
+  return import_torch(python, spec.label);
+}
+
+base::Result<std::string> initial_manifest(const std::string& baseline,
+                                           const std::string& candidate,
+                                           const std::optional<json::value>& matrix,
+                                           const std::string& source) {
+  std::string name = "upgrade";
+  std::vector<std::string> versions{"baseline", "candidate"};
+  std::vector<std::string> backends{"cpu"};
+  std::vector<std::string> gates;
+  for (std::size_t i = 0; i < k_gates; ++i) gates.emplace_back(to_string(static_cast<Gate>(i)));
+  if (matrix) {
+    const auto named = base::require_string(*matrix, "matrix");
+    if (!named) return fail(Fault::invalid_input, source + ": " + named.error().message);
+    name = *named;
+    const auto labels = words(*matrix, "versions", source, {});
+    const auto on =
+        words(*matrix, "backends", source, {"cpu", "cuda", "rocm", "mps", "distributed"});
+    const std::vector<std::string_view> gate_names{gates.begin(), gates.end()};
+    const auto required = words(*matrix, "gates", source, gate_names);
+    const auto decisions =
+        words(*matrix, "decisions", source, {"adopt", "isolate", "defer", "rollback"});
+    for (const auto* list : {&labels, &on, &required, &decisions}) {
+      if (!*list) return tl::unexpected(list->error());
+    }
+    if (labels->size() == 2) {
+      versions = *labels;
+    } else if (!labels->empty()) {
+      return fail(Fault::invalid_input, fmt::format("{}: {} versions, where a gate compares two",
+                                                    source, labels->size()));
+    }
+    if (!on->empty()) backends = *on;
+    if (!required->empty()) gates = *required;
+  }
+  const bool distributed =
+      std::find(backends.begin(), backends.end(), "distributed") != backends.end();
+  std::vector<std::string> on_device;
+  std::copy_if(backends.begin(), backends.end(), std::back_inserter(on_device),
+               [](const std::string& backend) { return backend != "distributed"; });
+  const auto workload = [&](std::string_view called, std::string_view what,
+                            const std::vector<std::string>& where) {
+    return fmt::format(
+        "  - name: {}\n    workload: {}\n    class: research\n    backends: [{}]\n"
+        "    phases: [training]\n    gates: [{}]\n"
+        "    # What makes it the same workload on both sides: commits, versions, digests.\n"
+        "    frozen: {{code: crosscheck's library, data: random of the seed}}\n",
+        called, what, fmt::join(where, ", "), fmt::join(gates, ", "));
+  };
+  std::string text = fmt::format(
+      "# Whether workloads may move from one PyTorch to another: docs/gate.md\nformat: 1\n"
+      "name: {}\nbaseline: {{label: {}, python: {}}}\ncandidate: {{label: {}, python: {}}}\n"
+      "backends: [{}]\n",
+      in_quotes(name), in_quotes(versions[0]), in_quotes(baseline), in_quotes(versions[1]),
+      in_quotes(candidate), fmt::join(backends, ", "));
+  if (backends.size() > 1) {
+    text += fmt::format("# One that is missing or fails forbids adoption for all.\nfleet: [{}]\n",
+                        fmt::join(backends, ", "));
+  }
+  text +=
+      "# What a class of workloads accepts as a change for the worse. Frozen before the first "
+      "run.\n"
+      "classes:\n"
+      "  research: {latency: 10 %, latency_p95: 30 %, throughput: 10 %, peak_memory: 10 %}\n"
+      "workloads:\n";
+  if (!on_device.empty()) {
+    text += workload("mlp", "fallback.mlp", on_device) +
+            workload("transformer", "fallback.transformer", on_device);
+  }
+  if (distributed) text += workload("data-parallel", "distributed.ddp", {"distributed"});
+  text +=
+      "# claims: [{id: …, source: URL, workload: mlp, gate: latency, gain: 10 %, cost: …}]\n"
+      "# What this matrix will not show; written before the run.\n"
+      "caveats: [\"workloads of crosscheck's library at size small, not our own\"]\n"
+      "# What switches back, a command a step: rollback: [\"…\"]\n"
+      "plan:\n"
+      "  - \"week 1: sources, baseline, freeze, single node\"\n"
+      "  - \"week 2: distributed, compile and export, rollback rehearsal, canary\"\n";
+  return text;
+}
+
+}  // namespace crosscheck::gate
