@@ -309,7 +309,7 @@ std::string describe(const Comparison& c) {
                      "margin of {:.1f} %",
                      c.quantity, percent(std::expm1(c.aa->lower)), percent(std::expm1(c.aa->upper)),
                      c.margin * 100)
-               : fmt::format("{}: not measured", c.quantity);
+               : fmt::format("{}: no launch gives it", c.quantity);
   }
   auto text = fmt::format(
       "{}: {} ({} to {}, {} pairs; margin {:.1f} %, a change of {:.1f} % would be "
@@ -341,6 +341,7 @@ void judge_timed(const Log& log, const Workload& workload, const Thresholds& thr
     if (quantity.gate != into.gate) continue;
     into.comparisons.push_back(compare(log, quantity, margin_of(quantity, thresholds)));
   }
+  if (log.pairs(Series::aa) == 0) return;
   into.status = worst(into.comparisons);
   std::vector<std::string> parts;
   for (const auto& c : into.comparisons) parts.push_back(describe(c));
@@ -694,7 +695,10 @@ std::vector<GateResult> judge_cell(const Manifest& manifest, const CellId& id,
                                   one_line(failed->result));
       result.launches = {failed->request.key};
     }
-    if (result.reason.empty()) result.reason = "not measured yet";
+    if (result.reason.empty()) {
+      result.status = Status::not_run;
+      result.reason = "not measured yet";
+    }
     results.push_back(std::move(result));
   }
   return results;

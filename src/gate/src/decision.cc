@@ -18,6 +18,34 @@ const Waiver* waiver_of(const Manifest& manifest, const CellId& id, Gate gate, b
   return nullptr;
 }
 
+struct Against {
+  Phase phase = Phase::inference;
+  const GateResult* gate = nullptr;
+};
+
+// Gates that say the same, such as a device that is missing, are one line.
+std::vector<std::string> in_words(const std::vector<Against>& against) {
+  std::vector<std::string> lines;
+  std::vector<bool> told(against.size(), false);
+  for (std::size_t i = 0; i < against.size(); ++i) {
+    if (told[i]) continue;
+    std::vector<std::string_view> gates;
+    for (std::size_t j = i; j < against.size(); ++j) {
+      if (told[j] || against[j].phase != against[i].phase ||
+          against[j].gate->status != against[i].gate->status ||
+          against[j].gate->reason != against[i].gate->reason) {
+        continue;
+      }
+      told[j] = true;
+      gates.push_back(to_string(against[j].gate->gate));
+    }
+    lines.push_back(fmt::format("{} {}: {}: {}", to_string(against[i].phase),
+                                fmt::join(gates, ", "), to_string(against[i].gate->status),
+                                against[i].gate->reason));
+  }
+  return lines;
+}
+
 Ruling rule(const Manifest& manifest, const Workload& workload, const std::string& backend,
             std::span<const CellResult> cells, base::Time now) {
   Ruling ruling{.workload = workload.name, .backend = backend};
@@ -25,22 +53,23 @@ Ruling rule(const Manifest& manifest, const Workload& workload, const std::strin
   bool failed = false;
   bool open = false;
   std::string open_rule;
+  std::vector<Against> against;
   for (const auto& cell : cells) {
     if (cell.id.workload != workload.name || cell.id.backend != backend) continue;
     for (const auto& gate : cell.gates) {
       any = true;
       if (gate.status == Status::pass) continue;
-      const auto what = fmt::format("{} {}: {}: {}", to_string(cell.id.phase), to_string(gate.gate),
-                                    to_string(gate.status), gate.reason);
       // What was not run cannot be waived into something that was seen to work.
       const Waiver* waiver =
           gate.status == Status::not_run ? nullptr : waiver_of(manifest, cell.id, gate.gate, now);
       if (waiver) {
-        ruling.waived.push_back(fmt::format("{} (waived by {} until {}: {})", what, waiver->owner,
+        ruling.waived.push_back(fmt::format("{} {}: {}: {} (waived by {} until {}: {})",
+                                            to_string(cell.id.phase), to_string(gate.gate),
+                                            to_string(gate.status), gate.reason, waiver->owner,
                                             base::to_rfc3339(waiver->expires), waiver->reason));
         continue;
       }
-      ruling.reasons.push_back(what);
+      against.push_back({cell.id.phase, &gate});
       if (gate.status == Status::fail) {
         failed = true;
       } else {
@@ -51,6 +80,7 @@ Ruling rule(const Manifest& manifest, const Workload& workload, const std::strin
       }
     }
   }
+  ruling.reasons = in_words(against);
   if (!any) {
     ruling.rule = "nothing was measured";
   } else if (!failed && !open) {
@@ -79,6 +109,11 @@ FleetRuling rule_fleet(const Manifest& manifest, const Workload& workload,
   FleetRuling fleet{.workload = workload.name, .decision = Decision::adopt, .reason = {}};
   std::vector<std::string> against;
   for (const auto& member : manifest.fleet) {
+    // Where the manifest does not want it at all, it cannot object.
+    if (!workload.backends.empty() && std::find(workload.backends.begin(), workload.backends.end(),
+                                                member) == workload.backends.end()) {
+      continue;
+    }
     const auto found = std::find_if(rulings.begin(), rulings.end(), [&](const Ruling& r) {
       return r.workload == workload.name && r.backend == member;
     });

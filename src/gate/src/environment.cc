@@ -161,14 +161,18 @@ base::Result<std::string> initial_manifest(const std::string& baseline,
   std::vector<std::string> on_device;
   std::copy_if(backends.begin(), backends.end(), std::back_inserter(on_device),
                [](const std::string& backend) { return backend != "distributed"; });
-  const auto workload = [&](std::string_view called, std::string_view what,
-                            const std::vector<std::string>& where) {
+  // What compiles nothing has nothing to say of compilation.
+  auto eager_gates = gates;
+  std::erase(eager_gates, to_string(Gate::compile_export));
+  const auto workload = [](std::string_view called, std::string_view what,
+                           const std::vector<std::string>& where,
+                           const std::vector<std::string>& required) {
     return fmt::format(
         "  - name: {}\n    workload: {}\n    class: research\n    backends: [{}]\n"
-        "    phases: [training]\n    gates: [{}]\n"
+        "    phases: [training]\n    gates: [{}]\n    iterations: 300\n"
         "    # What makes it the same workload on both sides: commits, versions, digests.\n"
         "    frozen: {{code: crosscheck's library, data: random of the seed}}\n",
-        called, what, fmt::join(where, ", "), fmt::join(gates, ", "));
+        called, what, fmt::join(where, ", "), fmt::join(required, ", "));
   };
   std::string text = fmt::format(
       "# Whether workloads may move from one PyTorch to another: docs/gate.md\nformat: 1\n"
@@ -187,10 +191,15 @@ base::Result<std::string> initial_manifest(const std::string& baseline,
       "  research: {latency: 10 %, latency_p95: 30 %, throughput: 10 %, peak_memory: 10 %}\n"
       "workloads:\n";
   if (!on_device.empty()) {
-    text += workload("mlp", "fallback.mlp", on_device) +
-            workload("transformer", "fallback.transformer", on_device);
+    text += workload("mlp", "fallback.mlp", on_device, eager_gates) +
+            workload("transformer", "fallback.transformer", on_device, eager_gates);
+    if (eager_gates.size() < gates.size()) {
+      text += workload("compiled-mlp", "compile.mlp", on_device, gates);
+    }
   }
-  if (distributed) text += workload("data-parallel", "distributed.ddp", {"distributed"});
+  if (distributed) {
+    text += workload("data-parallel", "distributed.ddp", {"distributed"}, eager_gates);
+  }
   text +=
       "# claims: [{id: …, source: URL, workload: mlp, gate: latency, gain: 10 %, cost: …}]\n"
       "# What this matrix will not show; written before the run.\n"
