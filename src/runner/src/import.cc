@@ -82,8 +82,8 @@ Verdict classify_failure(Finish finish, std::string_view summary, std::string_vi
   return classify(finish);
 }
 
-Verdict classify_problems(const JunitCase& test) {
-  const JunitProblem* first = nullptr;
+// `first` is the first of its problems that is more than a skip.
+Verdict classify_problems(const JunitCase& test, const JunitProblem& first) {
   std::string texts;
   std::size_t failures = 0;
   for (const auto& problem : test.problems) {
@@ -93,12 +93,11 @@ Verdict classify_problems(const JunitCase& test) {
       verdict.detail = base::to_utf8(problem.text, k_detail_limit);
       return verdict;
     }
-    if (first == nullptr) first = &problem;
     if (++failures > 1) texts += "\n\n";
     texts += problem.text;
   }
-  const auto phase = phase_of(first->message);
-  auto error = pytest_error(first->text, phase.summary);
+  const auto phase = phase_of(first.message);
+  auto error = pytest_error(first.text, phase.summary);
   Finish finish;
   finish.outcome = phase.name == "call" ? Reported::failed : Reported::error;
   finish.phase = phase.name;
@@ -496,7 +495,7 @@ class Importer {
     }
     // pytest-rerunfailures writes an attempt that it will repeat like one that passed.
     if (again && results_[test.last].outcome == Outcome::passed) untold_.insert(test.last);
-    auto verdict = first != nullptr  ? classify_problems(reported)
+    auto verdict = first != nullptr  ? classify_problems(reported, *first)
                    : skip != nullptr ? classify_skip(*skip)
                                      : classify({});
     add_attempt(test, std::move(verdict), reported.time);
