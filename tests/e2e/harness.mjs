@@ -57,6 +57,15 @@ export async function eventually(what, probe, seconds = 60) {
   throw new Error(`${what}: not within ${seconds} s; ${last}`);
 }
 
+// Whether the process has ended; a zombie that nobody waits for has.
+export function isGone(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
+  } catch {
+    return true;
+  }
+}
+
 // The environment of a test's process: nothing of the caller's CI, proxies or crosscheck settings.
 function environment(extra) {
   const kept = Object.entries(process.env).filter(

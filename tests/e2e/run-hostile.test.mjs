@@ -4,7 +4,7 @@ import {spawn, spawnSync} from 'node:child_process';
 import {existsSync, readFileSync, readdirSync, rmSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
-import {crosscheck, eventually, python, run, temporaryFolder, write} from './harness.mjs';
+import {crosscheck, eventually, isGone, python, run, temporaryFolder, write} from './harness.mjs';
 
 const HOSTILE = `
 import ctypes, os, shutil, signal, sys, tempfile, time, unittest
@@ -69,14 +69,6 @@ const results = (file) =>
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
-
-function isGone(pid) {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
-  } catch {
-    return true;
-  }
-}
 
 test('each hostile test costs itself alone, and nothing of it is left', async (t) => {
   const folder = temporaryFolder(t);
