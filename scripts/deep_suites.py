@@ -85,6 +85,9 @@ def long_suites() -> list[Suite]:
         for name in ("crash", "import", "kill", "plain", "store-faults", "runner")
         for suite in suites.node_suites("e2e", f"{name}.test.mjs")
     ]
+    workloads = suites.pytest_suite("probe:workloads", "probe/tests/test_workload_long.py")
+    workloads.timeout = 3600
+    found.append(workloads)
     for suite in found:
         suite.name = f"long:{suite.name}"
         suite.environment = {"CROSSCHECK_LONG": "1"}

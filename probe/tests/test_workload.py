@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ from conftest import DEADLINE, PROBE
 from crosscheck_probe.request import BadRequest
 from crosscheck_probe.workload.catalogue import CASES, find
 from crosscheck_probe.workload.request import MEASURES, parse_launch
-
-LONG = pytest.mark.skipif(not os.environ.get("CROSSCHECK_LONG"), reason="CROSSCHECK_LONG=1")
 
 ITERATION = {"wall_s", "thread_cpu_s", "process_cpu_s", "warmup"}
 KEYS = {
@@ -513,3 +512,208 @@ def test_what_a_command_started_goes_with_a_launch_that_is_killed(place: Place) 
         process.kill()
         process.communicate()
         assert pipe.read() == b""
+
+
+def sound(result: dict[str, Any], tolerance: float) -> None:
+    """What every library case that runs on this machine must say."""
+    assert result["status"] == "ok", (result["reason"], result["traceback"])
+    assert result["items_per_iteration"] > 0 and result["peak_memory_bytes"] > 0
+    for part in ("output", "gradients"):
+        found = result[part]
+        if found is not None:
+            assert (found["nan"], found["inf"]) == (0, 0)
+            assert found["rmse"] is None or found["rmse"] <= tolerance, (part, found)
+    counts = result["determinism"]
+    assert counts["forward_mismatches"] + counts["shape_mismatches"] == 0
+    assert counts["backward_mismatches"] == 0
+    assert result["checkpoint"] is None or result["checkpoint"]["ok"], result["checkpoint"]
+
+
+EVERYTHING = {
+    "warmup": 1,
+    "iterations": 2,
+    "determinism_runs": 2,
+    "measure": list(MEASURES),
+}
+
+
+def test_eager_lanes_agree_with_their_references(place: Place) -> None:
+    cases = [
+        (name, phase)
+        for name, case in CASES.items()
+        if case.lane in ("attention", "checkpoint", "memory") and not case.compiled
+        for phase in case.phases
+        if name.endswith(("causal", "training", "entropy"))
+    ]
+    launched = place.results(
+        [{"workload": name, "phase": phase, **EVERYTHING} for name, phase in cases]
+    )
+    outputs = {}
+    for (name, phase), one in zip(cases, launched):
+        assert one.found is not None, one.output
+        sound(one.found, 5e-2 if "mixed" in name else 1e-5)
+        outputs[name, phase] = one.found
+    fused = outputs["attention.sdpa_causal", "inference"]["fallback"]
+    assert not fused["silent"] and "flash" in fused["how"]
+
+
+def test_a_silent_fallback_is_seen(place: Place) -> None:
+    program = """
+        from torch.nn import functional as F
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        fused = F.scaled_dot_product_attention
+        def plain(*a, **k):
+            with sdpa_kernel(SDPBackend.MATH):
+                return fused(*a, **k)
+        F.scaled_dot_product_attention = plain
+        from crosscheck_probe.workload import __main__
+        __main__.leave(__main__.main())
+    """
+    launched = place.launch({"workload": "attention.sdpa_causal", "iterations": 1}, program)
+    assert launched.found is not None, launched.output
+    assert launched.found["fallback"]["silent"], launched.found["fallback"]
+    assert "math" in launched.found["fallback"]["how"]
+
+
+def test_a_killed_rank_is_noticed_and_started_again(place: Place) -> None:
+    result = place.result(
+        {
+            "workload": "distributed.ddp",
+            "phase": "training",
+            "warmup": 1,
+            "iterations": 4,
+            "kill_rank": 1,
+            "time_limit_s": 60,
+            "measure": ["correctness"],
+        }
+    )
+    assert result["status"] == "ok", result["traceback"]
+    assert result["recovery"]["killed"] == 1 and result["recovery"]["ok"], result["recovery"]
+    assert 0 < result["recovery"]["detected_s"] < result["recovery"]["restarted_s"]
+    assert len(result["ranks"]) == 2
+    assert all(one["wall_s"] > 0 and one["wait_s"] >= 0 for one in result["ranks"])
+    assert result["gradients"]["rmse"] < 1e-6
+
+
+def ranks_of(process: subprocess.Popen[str], place: Place, ranks: int) -> list[int]:
+    """Waits until all ranks of a launch have done their first run; returns their process ids."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        notes = sorted(place.root.glob("crosscheck-ranks-*/whole/first-*.json"))
+        if len(notes) == ranks:
+            return [json.loads(note.read_text())["pid"] for note in notes]
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise AssertionError("the ranks do not start")
+
+
+def gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+FOREVER = {"workload": "communication.all_reduce", "iterations": 1_000_000}
+
+
+def test_ranks_go_with_a_launch_that_is_killed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(place.root))
+    process = place.begin(FOREVER)
+    pids = ranks_of(process, place, 2)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + DEADLINE
+    while not all(map(gone, pids)):
+        assert time.monotonic() < deadline, "a rank lives on"
+        time.sleep(0.05)
+
+
+def test_a_rank_that_dies_unasked_fails_the_launch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(place.root))
+    process = place.begin(FOREVER)
+    os.kill(ranks_of(process, place, 2)[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, output
+    result = json.loads((place.root / "result.json").read_text())
+    check_schema(result)
+    assert (result["failure_mode"], result["reason"]) == (
+        "rank_lost",
+        "rank 1 ended without a result",
+    )
+
+
+GRAPHS = """
+    import torch
+
+    class Breaks:
+        compiled = True
+        def setup(self):
+            def run(x):
+                x = x + 1
+                print("seen")
+                return x * 2
+            self.run = torch.compile(run, backend="eager")
+        def inference(self): return self.run(torch.ones(3))
+        def export(self): return Unexportable(), (torch.ones(3),)
+
+    class Recompiles:
+        n = 0
+        def setup(self): self.run = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        def inference(self):
+            self.n += 1
+            return self.run(torch.ones(min(self.n, 3)))
+
+    class Unexportable(torch.nn.Module):
+        def forward(self, x):
+            if x.sum() > 0:
+                return x + 1
+            return x - 1
+"""
+
+
+def test_graph_breaks_recompiles_and_a_failing_export_are_counted(place: Place) -> None:
+    place.write("graphs.py", GRAPHS)
+    breaks, recompiles = place.results(
+        [
+            {
+                "workload": f"python:graphs:{name}",
+                "warmup": 1,
+                "iterations": 4,
+                "measure": ["compile_export"],
+            }
+            for name in ("Breaks", "Recompiles")
+        ]
+    )
+    assert breaks.found is not None and recompiles.found is not None
+    assert breaks.found["status"] == "ok", breaks.found["traceback"]
+    assert breaks.found["counters"]["graph_breaks"] >= 1
+    assert breaks.found["export"]["export"]["ok"] is False
+    assert breaks.found["export"]["export"]["reason"]
+    assert recompiles.found["counters"] == {
+        "graph_breaks": 0,
+        "recompiles": 2,
+        "captured_calls": 3,
+        "unique_graphs": 3,
+    }
+
+
+def test_the_preflight_tells_the_machine() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "crosscheck_probe.workload", "--preflight"],
+        env={**os.environ, "PYTHONPATH": str(PROBE / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["versions"]["torch"] and found["build"]["blas"] and found["build"]["flags"]
+    assert set(found["devices"]) == {"cpu", "cuda", "rocm", "mps"}
+    for device in found["devices"].values():
+        assert device["available"] == (device["reason"] == "") == (device["count"] > 0)
+    assert found["memory"]["total_bytes"] > found["memory"]["available_bytes"] > 0

@@ -56,6 +56,8 @@ def find(launch: Launch) -> Case:
             raise BadRequest(f'"shape.{key}" must be a whole number of at least 1')
     if launch.kill_rank is not None and not case.distributed:
         raise BadRequest(f'"kill_rank" is for workloads of several ranks, not for {case.name}')
+    if launch.kill_rank is not None and "torchrun" in case.name:
+        raise BadRequest(f'"kill_rank" is not for {case.name}: torchrun ends the others itself')
     return case
 
 
@@ -79,6 +81,105 @@ def _all() -> Iterator[Case]:
     yield Case("fallback.mlp", "linear layers and GELU, eager", _BOTH, "samples", _MLP)
     yield Case("fallback.transformer", "encoder blocks, eager", _BOTH, "tokens", _TRANSFORMER)
     yield from _compile()
+    yield from _attention()
+    yield from _memory()
+    yield from _checkpoint()
+    yield from _kernels()
+    yield from _communication()
+    yield from _distributed()
+
+
+def _communication() -> Iterator[Case]:
+    sizes = _sizes("bytes", (1 << 16,), (1 << 22,), (1 << 26,))
+    gloo = "gloo, or NCCL and a CUDA device a rank"
+    cases = {
+        "all_reduce": ("every rank gets the sum", gloo),
+        "all_gather": ("every rank gets all parts", gloo),
+        "reduce_scatter": ("every rank gets its share of the sum", gloo),
+        "broadcast": ("every rank gets rank 0's", gloo),
+        "torchrun_all_reduce": ("the sum, among ranks that torchrun starts", gloo),
+        "torchcomms_all_reduce": ("the sum, by torchcomms", "torchcomms"),
+    }
+    for name, (what, needs) in cases.items():
+        yield Case(
+            f"communication.{name}",
+            what,
+            ("inference",),
+            "bytes",
+            sizes,
+            (needs,),
+            distributed=True,
+        )
+
+
+def _distributed() -> Iterator[Case]:
+    for name, what, needs in (
+        ("ddp", "DistributedDataParallel, encoder blocks", "gloo, or NCCL"),
+        ("fsdp2", "fully_shard, encoder blocks", "torch >= 2.6 with gloo, or NCCL"),
+    ):
+        yield Case(
+            f"distributed.{name}",
+            what,
+            ("training",),
+            "tokens",
+            _TRANSFORMER,
+            (needs,),
+            distributed=True,
+        )
+
+
+def _attention() -> Iterator[Case]:
+    keys = "batch heads sequence head_dim"
+    plain = _sizes(keys, (1, 2, 256, 32), (2, 4, 1024, 64), (4, 16, 2048, 64))
+    long = _sizes(keys, (1, 1, 1024, 32), (1, 2, 4096, 64), (1, 8, 16384, 64))
+
+    def more(key: str, *values: int) -> dict[str, dict[str, int]]:
+        return {s: {**row, key: v} for (s, row), v in zip(plain.items(), values)}
+
+    cases = {
+        "causal": ("each token sees those before it", plain),
+        "sliding_window": ("each token sees the last few", more("window", 64, 256, 512)),
+        "block_sparse": ("blocks see themselves and every fourth", more("block", 32, 128, 128)),
+        "long": ("causal over a long sequence", long),
+        "mixed": ("causal, float32 under autocast to bfloat16", plain),
+    }
+    for case, (what, sizes) in cases.items():
+        yield Case(f"attention.sdpa_{case}", what, _BOTH, "tokens", sizes, ("torch >= 2.0",))
+    needs = ("torch >= 2.5", "a C++ compiler")
+    for case, (what, sizes) in cases.items():
+        name = f"attention.flex_{case}"
+        yield Case(name, what, _BOTH, "tokens", sizes, needs, compiled=True)
+
+
+def _memory() -> Iterator[Case]:
+    sizes = _sizes(
+        "tokens features classes", (256, 64, 4000), (1024, 256, 16000), (2048, 512, 32000)
+    )
+    fused = ("torch.nn.LinearCrossEntropyLoss",)
+    for kind, what, needs in (
+        ("linear_then_cross_entropy", "a linear layer, then the loss", ()),
+        ("linear_cross_entropy", "LinearCrossEntropyLoss with options", fused),
+        ("linear_cross_entropy_plain", "LinearCrossEntropyLoss without options", fused),
+    ):
+        yield Case(f"memory.{kind}", what, _BOTH, "tokens", sizes, needs)
+        mixed = f"{what}, float32 under autocast to bfloat16"
+        yield Case(f"memory.{kind}_mixed", mixed, _BOTH, "tokens", sizes, needs)
+
+
+def _checkpoint() -> Iterator[Case]:
+    yield Case("checkpoint.model", "a model saved and loaded", ("inference",), "bytes", _MLP)
+    what = "a step, then model and optimizer saved and loaded"
+    yield Case("checkpoint.training", what, ("training",), "bytes", _MLP)
+
+
+def _kernels() -> Iterator[Case]:
+    sizes = _sizes("groups rows width", (4, 128, 256), (16, 512, 1024), (64, 1024, 4096))
+    needs = ("a Blackwell CUDA device", "nvidia-cutlass-dsl", "an ownership record")
+    for name, what in (
+        ("cutedsl", "a grouped matrix product by CuTeDSL's kernels"),
+        ("aten", "the same by ATen's: what to switch back to, and compare with"),
+    ):
+        yield Case(f"kernels.{name}", what, ("inference",), "rows", sizes, needs, compiled=True)
 
 
 def _compile() -> Iterator[Case]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crosscheck_probe.text import message_of, type_name
-from crosscheck_probe.workload.base import NotRun, Workload
+from crosscheck_probe.workload.base import Workload
 from crosscheck_probe.workload.launch import Failed, seed_all
 from crosscheck_probe.workload.measure import (
     describe_output,
@@ -29,6 +29,10 @@ Check = Callable[[Launch, Workload, Seat, Once, "dict[str, Any]", str], None]
 # How far the run after a checkpoint may lie from the one that its writer did.
 _CONTINUES_WITHIN = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 5e-2, "float16": 5e-2}
 _NEXT_VALUES = 64
+
+
+def once_of(launch: Launch, workload: Workload) -> Once:
+    return workload.step if launch.phase == "training" else workload.inference
 
 
 def asked_for(launch: Launch) -> list[Check]:
@@ -106,12 +110,14 @@ def _round_trip(
     launch: Launch, workload: Workload, seat: Seat, once: Once, result: dict[str, Any], scratch: str
 ) -> None:
     """Writes and reads in one launch, in a folder of its own."""
+    if workload.state_dict() is None:
+        return
     folder = seat.shared_folder or os.path.join(scratch, "checkpoint")
-    wrote = _written(launch, workload, seat, once, folder)
+    wrote = write_into(launch, workload, seat, folder)
     if wrote["ok"]:
         seed_all(launch.seed)
         workload.setup()
-        read = _read(launch, workload, seat, once, folder)
+        read = read_from(launch, workload, seat, folder)
         wrote = {**read, "wrote": None, "read": None, "seconds": wrote["seconds"] + read["seconds"]}
     result["checkpoint"] = wrote
 
@@ -120,18 +126,12 @@ def _write_checkpoint(
     launch: Launch, workload: Workload, seat: Seat, once: Once, result: dict[str, Any], scratch: str
 ) -> None:
     assert launch.checkpoint_write is not None
-    result["checkpoint"] = _written(launch, workload, seat, once, launch.checkpoint_write)
+    if workload.state_dict() is not None:
+        result["checkpoint"] = write_into(launch, workload, seat, launch.checkpoint_write)
 
 
-def read_checkpoint(launch: Launch, workload: Workload, seat: Seat, once: Once) -> dict[str, Any]:
-    """Loads what another launch wrote, and compares the state and the run after it with its."""
-    assert launch.checkpoint_read is not None
-    return _read(launch, workload, seat, once, launch.checkpoint_read)
-
-
-def _written(
-    launch: Launch, workload: Workload, seat: Seat, once: Once, folder: str
-) -> dict[str, Any]:
+def write_into(launch: Launch, workload: Workload, seat: Seat, folder: str) -> dict[str, Any]:
+    """Writes a checkpoint, then does one run more and notes what it gave."""
     began = time.perf_counter()
     record: dict[str, Any] = {"wrote": folder, "read": None, "digest": None}
     try:
@@ -139,7 +139,7 @@ def _written(
         workload.save(folder)
         seconds = time.perf_counter() - began
         record["digest"] = state_digest(workload)
-        following = _values_of(once())
+        following = _values_of(once_of(launch, workload)())
         if seat.rank == 0:
             told = {
                 "format": 1,
@@ -150,16 +150,16 @@ def _written(
             }
             with open(os.path.join(folder, "checkpoint.json"), "w", encoding="utf-8") as file:
                 json.dump(told, file)
-    except (NotRun, KeyboardInterrupt, SystemExit):
+        seat.agree(False)  # nobody reads what is not whole
+    except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # DCP's own exception is no Exception
         return {**record, "ok": False, "reason": _told(error), "seconds": _since(began)}
     return {**record, "ok": True, "reason": "", "seconds": seconds}
 
 
-def _read(
-    launch: Launch, workload: Workload, seat: Seat, once: Once, folder: str
-) -> dict[str, Any]:
+def read_from(launch: Launch, workload: Workload, seat: Seat, folder: str) -> dict[str, Any]:
+    """Loads what `write_into` wrote, and compares the state and the run after it with its."""
     began = time.perf_counter()
     record: dict[str, Any] = {"wrote": None, "read": folder, "digest": None}
     try:
@@ -168,14 +168,16 @@ def _read(
         workload.load(folder)
         seconds = time.perf_counter() - began
         record["digest"] = state_digest(workload)
-        following = _values_of(once())
-    except (NotRun, KeyboardInterrupt, SystemExit):
+        following = _values_of(once_of(launch, workload)())
+    except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         return {**record, "ok": False, "reason": _told(error), "seconds": _since(began)}
     reason = ""
     if record["digest"] != told["digest"]:
         reason = f"the state read is not the one written, which has digest {told['digest']}"
+    elif seat.rank > 0:
+        pass  # the run that was noted is rank 0's
     elif len(following) != len(told["next"]):
         reason = "the run after it has an output of another size than its writer's"
     else:
@@ -187,13 +189,13 @@ def _read(
 
 
 def state_digest(workload: Workload) -> str:
-    """Returns the digest of all tensors in the state.
+    """Returns the digest of all tensors in the state, that of the random generator included.
 
     Numbers are left out: an optimizer's options get new names from version to version.
     """
     import torch
 
-    state = workload.state_dict() or {}
+    state = {"state": workload.state_dict(), "rng": torch.get_rng_state()}
     tensors = [(path, leaf) for path, leaf in leaves(state) if isinstance(leaf, torch.Tensor)]
     return digest_of(dict(tensors))
 

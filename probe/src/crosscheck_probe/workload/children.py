@@ -25,18 +25,6 @@ for group in groups:
 """
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the process and all its group; waits for it."""
-    kill_group(process)
-    if process.returncode is None:
-        process.wait()
-
-
 class Guard:
     """A process in a group of its own that kills what `start` started once this one is gone."""
 
@@ -62,8 +50,7 @@ class Guard:
         def before() -> None:
             # Told before the command runs: afterwards this process may be gone already.
             os.write(pipe, f"+{os.getpid()}\n".encode())
-            if _libc is not None:
-                _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            die_with_parent()
 
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=before, **how
@@ -76,6 +63,11 @@ class Guard:
         if process.returncode is None:
             process.wait()
         os.write(self._process.stdin.fileno(), f"-{process.pid}\n".encode())
+
+
+def die_with_parent() -> None:
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:

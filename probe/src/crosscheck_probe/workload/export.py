@@ -28,12 +28,11 @@ torch.testing.assert_close(found, told["output"], rtol=told["within"], atol=told
 """
 
 
-def try_all(what: Exportable, scratch: str) -> dict[str, dict[str, Any]]:
-    """Returns for each way whether it works; `ok` None where this torch has it not."""
+def try_all(what: Exportable, scratch: str) -> dict[str, dict[str, Any] | None]:
+    """Returns for each way whether it works; None where this torch has it not."""
     arguments = tuple(one.detach() for one in what.arguments)
     if not hasattr(getattr(torch, "export", None), "export"):
-        nothing = {"ok": None, "reason": "this torch has no torch.export"}
-        return {"export": nothing, "dynamic": nothing, "aot_inductor": nothing}
+        return {"export": None, "dynamic": None, "aot_inductor": None}
     module = what.module
     training = module.training
     module.eval()
@@ -75,23 +74,18 @@ def _vary(
 
 def _aot_inductor(
     module: torch.nn.Module, arguments: tuple[Any, ...], exported: list[Any], scratch: str
-) -> dict[str, Any]:
-    inductor = getattr(torch, "_inductor", None)
+) -> dict[str, Any] | None:
     try:
-        import torch._inductor as inductor
+        from torch._inductor import aoti_compile_and_package
     except ImportError:
-        pass
-    if not hasattr(inductor, "aoti_compile_and_package"):
-        return {"ok": None, "reason": "this torch has no aoti_compile_and_package"}
+        return None
     if not exported:
         return {"ok": False, "reason": "there is no exported program to compile"}
 
     def compile_and_run() -> None:
         folder = os.path.join(scratch, "aot")
         os.makedirs(folder, exist_ok=True)
-        inductor.aoti_compile_and_package(
-            exported[0], package_path=os.path.join(folder, "model.pt2")
-        )
+        aoti_compile_and_package(exported[0], package_path=os.path.join(folder, "model.pt2"))
         output = module(*arguments)
         told = {"arguments": list(arguments), "output": output, "within": _within(output)}
         torch.save(told, os.path.join(folder, "told.pt"))

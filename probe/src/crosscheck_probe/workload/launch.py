@@ -110,7 +110,7 @@ def perform(launch: Launch, seat: Seat, write: Write) -> None:
     by its watchdog, which hands over what there is, where something takes too long.
     """
     result = blank(launch)
-    watchdog = Watchdog(launch, result, write)
+    watchdog = Watchdog(launch, seat, result, write)
     with tempfile.TemporaryDirectory(prefix="crosscheck-workload-") as scratch:
         watchdog.scratch = scratch
         try:
@@ -122,6 +122,7 @@ def perform(launch: Launch, seat: Seat, write: Write) -> None:
             watchdog.cancel()
             raise
         except BaseException as error:
+            seat.failed()
             note_failure(result, error)
         watchdog.cancel()
         _note_process(result)
@@ -163,12 +164,15 @@ def _measure(
         seed_all(launch.seed)
         workload.setup()
         result["restart_s"] = seconds_since_start()
+        seat.ready(workload)
         watchdog.fed()
-        once = workload.step if launch.phase == "training" else workload.inference
-        if launch.checkpoint_read is not None:
-            result["checkpoint"] = checks.read_checkpoint(launch, workload, seat, once)
+        once = checks.once_of(launch, workload)
+        if launch.checkpoint_read is not None and workload.state_dict() is not None:
+            folder = launch.checkpoint_read
+            result["checkpoint"] = checks.read_from(launch, workload, seat, folder)
         clock = _Clock(once, synchroniser(device))
         first, result["first_run_s"] = clock.first()
+        seat.first_done(workload)
         result["output"] = describe_output(first)
         first = None
         _refuse_nan(result["output"], "the first run's output")
@@ -273,6 +277,12 @@ def has_compiled() -> bool:
     return _counted()["unique_graphs"] > 0
 
 
+def _has_generated() -> bool:
+    """Whether code was generated, for whose sake the vector instructions are found out."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return sum(counters.get("inductor", {}).values()) > 0
+
+
 def _counted() -> dict[str, int]:
     utils = sys.modules.get("torch._dynamo.utils")
     counters = getattr(utils, "counters", {})
@@ -298,7 +308,8 @@ def _make(launch: Launch, case: Case | None, seat: Seat, device: str) -> Any:
         return user.load(launch, device)
     lane = importlib.import_module(f"crosscheck_probe.workload.lanes.{case.lane}")
     shape = {**case.sizes[launch.size], **launch.shape}
-    settings = base.Settings(launch, shape, torch.device(device), dtype, seat.rank, seat.world)
+    place = torch.device(device, seat.rank) if case.distributed and device != "cpu" else device
+    settings = base.Settings(launch, shape, torch.device(place), dtype, seat.rank, seat.world)
     workload = lane.make(case.name.split(".", 1)[1], settings)
     workload.unit = case.unit
     return workload
@@ -371,7 +382,7 @@ def _note_process(result: dict[str, Any]) -> None:
     result["environment"] = machine.variables()
     result["cpus"] = machine.affinity()
     if "torch" in sys.modules:
-        result["build"] = machine.build(ask_compiler=has_compiled())
+        result["build"] = machine.build(ask_compiler=_has_generated())
         result["threads"] = machine.threads()
 
 
@@ -382,8 +393,9 @@ class Watchdog:
     meanwhile. A workload that holds the interpreter itself is the gate's to end.
     """
 
-    def __init__(self, launch: Launch, result: dict[str, Any], write: Write) -> None:
+    def __init__(self, launch: Launch, seat: Seat, result: dict[str, Any], write: Write) -> None:
         self.scratch: str | None = None
+        self._seat = seat
         self._result = result
         self._write = write
         self._main = threading.get_ident()
@@ -418,6 +430,7 @@ class Watchdog:
             reason=f"did nothing new for {self._allowed:g} s, and was ended",
             traceback="\n".join(lines[-_TRACEBACK_LINES:]),
         )
+        self._seat.failed()
         self._write(result)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)

@@ -186,6 +186,15 @@ def seconds_since_start() -> float:
         return time.process_time()
 
 
+def operators_of(once: Any) -> set[str]:
+    """Returns the names of torch's operators that one call of `once` runs."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        once()
+    return {event.key for event in seen.key_averages()}
+
+
 def synchroniser(device: str) -> Any:
     """Returns what waits until the device has done all that it was given."""
     module = getattr(_torch(), device, None) if device != "cpu" else None

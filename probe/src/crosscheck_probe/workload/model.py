@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ class ModelWorkload(Workload):
     """
 
     compile_with: dict[str, Any] | None = None
+    # Runs under autocast to bfloat16.
+    mixed = False
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -36,6 +39,15 @@ class ModelWorkload(Workload):
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.mse_loss(output, target)
 
+    def compute(self, model: Any, data: list[torch.Tensor]) -> torch.Tensor:
+        """Returns the loss of `model` on what `batch` gave."""
+        return self.loss(model(*data[:-1]), data[-1])
+
+    def precision(self) -> Any:
+        if not self.mixed:
+            return contextlib.nullcontext()
+        return torch.autocast(self.settings.device.type, dtype=torch.bfloat16)
+
     def wrap(self, model: torch.nn.Module) -> Any:
         if self.compile_with is None:
             return model
@@ -44,7 +56,7 @@ class ModelWorkload(Workload):
     def setup(self) -> None:
         settings = self.settings
         if self.model is None:
-            self.model = self._fresh().to(settings.device)
+            self.model = self.fresh(self.build()).to(settings.device)
             self.model.train(settings.training)
             self.run = self.wrap(self.model)
             self._initial = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
@@ -61,12 +73,13 @@ class ModelWorkload(Workload):
         return torch.optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.01)
 
     def inference(self) -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), self.precision():
             return self.run(*self.data[:-1])
 
     def step(self) -> Any:
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.run(*self.data[:-1]), self.data[-1])
+        with self.precision():
+            loss = self.compute(self.run, self.data)
         loss.backward()
         self.optimizer.step()
         if len(self._losses) < _METRIC_STEPS:
@@ -79,18 +92,21 @@ class ModelWorkload(Workload):
         return gradients_of(self.model)
 
     def reference(self) -> tuple[Any, dict[str, Any] | None]:
-        model = self._fresh().double()
-        parts = [self._cast(self.batch(part)) for part in range(self.settings.world)]
+        model = self.fresh(self.build()).double()
         if not self.settings.training:
             with torch.no_grad():
-                return model(*_double(parts[self.settings.rank])[:-1]), None
+                return model(*self.reference_data(self.settings.rank)[:-1]), None
         own = None
-        for part, data in enumerate(map(_double, parts)):
-            loss = self.loss(model(*data[:-1]), data[-1])
-            (loss / len(parts)).backward()
+        for part in range(self.settings.world):
+            loss = self.compute(model, self.reference_data(part))
+            (loss / self.settings.world).backward()
             if part == self.settings.rank:
                 own = loss.detach()
         return own, gradients_of(model)
+
+    def reference_data(self, part: int) -> list[torch.Tensor]:
+        data = self._cast(self.batch(part))
+        return [one.double() if one.is_floating_point() else one for one in data]
 
     def metric(self) -> dict[str, Any] | None:
         if len(self._losses) < _METRIC_STEPS:
@@ -116,16 +132,13 @@ class ModelWorkload(Workload):
         if self.settings.training:
             self.optimizer.load_state_dict(state["optimizer"])
 
-    def _fresh(self) -> torch.nn.Module:
-        return fill(self.build(), self.settings.seed).to(self.settings.dtype)
+    def fresh(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Gives a built model its first weights, in the launch's precision, on the host."""
+        return fill(model, self.settings.seed).to(self.settings.dtype)
 
     def _cast(self, values: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         dtype = self.settings.dtype
         return [one.to(dtype) if one.is_floating_point() else one for one in values]
-
-
-def _double(values: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [one.double() if one.is_floating_point() else one for one in values]
 
 
 def mlp(width: int, depth: int) -> torch.nn.Module:

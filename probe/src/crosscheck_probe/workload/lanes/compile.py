@@ -51,9 +51,15 @@ class CompiledTransformer(Compiled, TransformerWorkload):
 
 
 class DynamicMlp(Compiled, MlpWorkload):
-    """Each iteration has another batch size, as real requests do."""
+    """The batch has four sizes in turn, as real requests have many. The first is the whole."""
 
     compile_with: dict[str, Any] | None = {"dynamic": True}
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        rows = settings.shape["batch"]
+        self._parts = [max(rows - turn * max(rows // 8, 1), 2) for turn in range(4)]
+        self.items = sum(self._parts) // len(self._parts)
 
     def setup(self) -> None:
         super().setup()
@@ -70,9 +76,7 @@ class DynamicMlp(Compiled, MlpWorkload):
         return super().step()
 
     def _take(self) -> None:
-        """The first run has the whole batch, those after it four sizes in turn."""
-        rows = self._whole[0].shape[0]
-        part = max(rows - (self._turn % 4) * max(rows // 8, 1), 2)
+        part = self._parts[self._turn % len(self._parts)]
         self._turn += 1
         self.data = [one[:part] for one in self._whole]
 
