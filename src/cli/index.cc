@@ -8,6 +8,8 @@
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/memory/memory.h"
+#include "crosscheck/profile/points.h"
+#include "crosscheck/profile/profile.h"
 #include "memory_options.h"
 
 namespace crosscheck::cli {
@@ -27,6 +29,7 @@ struct Options {
   bool strict = false;
   bool every_file = false;
   std::vector<std::string> without;
+  std::string profile;
   std::string rules;
   std::string explain;
   std::string export_to;
@@ -77,6 +80,34 @@ base::Result<NarrowingInput> narrowing_of(std::set<std::string> lacks, std::stri
       {"lacks", join(lacks)}, {"rules", std::move(rules)}, {"rules_name", std::move(name)}};
   input.lacks = std::move(lacks);
   return input;
+}
+
+// What rules know and a backend of this profile does not have: extension points that it does not
+// use, areas that it leaves out, devices that it is not.
+base::Result<std::set<std::string>> lacks_of(const profile::Profile& backend,
+                                             const std::vector<memory::Rule>& rules) {
+  const profile::Points& points = profile::built_in_points();
+  constexpr std::string_view k_device = "device:";
+  std::set<std::string> lacks;
+  for (const memory::Rule& rule : rules) {
+    for (const std::string& name : rule.unless) {
+      bool lacked = false;
+      if (name.starts_with(k_device)) {
+        lacked = std::string_view{name}.substr(k_device.size()) != backend.device;
+      } else if (points.find(name) != nullptr) {
+        lacked = !backend.uses(name);
+      } else if (points.areas.contains(name)) {
+        lacked = backend.without.contains(name);
+      } else {
+        return fail(Fault::invalid_input,
+                    rule.place +
+                        ": unless: a profile knows neither an extension point nor an area '" +
+                        name + "'");
+      }
+      if (lacked) lacks.insert(name);
+    }
+  }
+  return lacks;
 }
 
 json::object to_json(const memory::IndexReport& report) {
@@ -185,12 +216,22 @@ base::Result<base::ExitCode> run_index(const Globals& globals, const Options& op
     if (!text) return tl::unexpected(text.error());
     rules = std::move(*text);
   }
-  const auto input = narrowing_of({options.without.begin(), options.without.end()},
-                                  std::move(rules), options.rules);
+  std::set<std::string> lacks{options.without.begin(), options.without.end()};
+  if (!options.profile.empty()) {
+    const auto backend = profile::load_profile(options.profile, profile::built_in_points());
+    if (!backend) return tl::unexpected(backend.error());
+    const auto known = narrowing_of({}, rules, options.rules);
+    if (!known) return tl::unexpected(known.error());
+    const auto lacked = lacks_of(*backend, known->rules);
+    if (!lacked) return tl::unexpected(lacked.error());
+    lacks.insert(lacked->begin(), lacked->end());
+  }
+  const auto input = narrowing_of(std::move(lacks), std::move(rules), options.rules);
   if (!input) return tl::unexpected(input.error());
-  const memory::Narrowing narrowing = options.without.empty() && options.rules.empty()
-                                          ? memory::Narrowing{}
-                                          : memory::Narrowing{input->rules, input->lacks};
+  const memory::Narrowing narrowing =
+      options.without.empty() && options.rules.empty() && options.profile.empty()
+          ? memory::Narrowing{}
+          : memory::Narrowing{input->rules, input->lacks};
   auto memory = memory::Memory::open(*path);
   if (!memory) return tl::unexpected(memory.error());
   memory::IndexOptions indexing;
@@ -246,6 +287,8 @@ const Registration k_registration{
                        "What the backend does not have, such as compile, autograd or device:cuda: "
                        "tests that need it are dropped")
           ->delimiter(',');
+      command->add_option("--profile", options.profile,
+                          "The backend's profile: what it does not use or promise is dropped");
       command->add_option("--rules", options.rules, "More rules of what is dropped (YAML)");
       command->add_option("--explain", options.explain,
                           "Say why FILE, FILE::Class or FILE::Class::method is kept or dropped");
@@ -253,7 +296,8 @@ const Registration k_registration{
                           "Write all that is known to a file (JSON lines)");
       command->footer(
           "Files that cannot be read wholly are named and counted; the rest is indexed.\n"
-          "Examples:\n  crosscheck index ~/pytorch/test --without compile,device:cuda\n"
+          "Examples:\n  crosscheck index ~/pytorch/test --profile crosscheck.yaml\n"
+          "  crosscheck index ~/pytorch/test --without compile,device:cuda\n"
           "  crosscheck index --explain test_ops.py::TestCommon::test_out");
       command->callback([&] { action = [&] { return run_index(globals, options); }; });
     }};

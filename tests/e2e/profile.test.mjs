@@ -63,3 +63,42 @@ test('source that extends nothing, and none: exit codes 1 and 3; patterns of one
   assert.equal(code, 0);
   assert.match(out, /hooks: [^\n]*\n {2}a\.cc:1 {2}int main/);
 });
+
+test('what a profile does not use is dropped from a tree of tests, each with its reason', t => {
+  const folder = temporaryFolder(t);
+  const tree = join(folder, 'test');
+  mkdirSync(join(tree, 'distributed'), {recursive: true});
+  write(tree, 'distributed/test_store.py', 'class TestStore:\n    def test_set(self): pass\n');
+  write(
+    tree,
+    'test_x.py',
+    'import torch\nfrom common import onlyCUDA\nclass TestX:\n' +
+      '    def test_plain(self): torch.add(1, 2)\n' +
+      '    def test_gradient(self): torch.ones(1).backward()\n' +
+      '    @onlyCUDA\n    def test_cuda(self): pass\n' +
+      '    def test_script(self): torch.jit.script(f)\n',
+  );
+  const index = (name, points, scope) => {
+    const memory = join(folder, name + '.db');
+    const file = write(
+      folder,
+      name + '.yaml',
+      `name: ${name}\ndevice: npu\nextension_points: [${points}]\nscope: {without: [${scope}]}\n`,
+    );
+    const {code, out, err} = run(['index', tree, '--memory', memory, '--profile', file, '--json']);
+    assert.equal(code, 0, err);
+    return {memory, ...JSON.parse(out)};
+  };
+  const trains = index('trains', 'dispatcher_kernels, autograd', '');
+  assert.deepEqual(trains.dropped, {no_distributed: 1, only_cuda: 1});
+  assert.equal(trains.kept, 3);
+  const infers = index('infers', 'dispatcher_kernels, distributed', 'jit');
+  assert.deepEqual(infers.dropped, {no_autograd: 1, only_cuda: 1, without_jit_test: 1});
+  const {out} = run([
+    ...['index', '--memory', infers.memory],
+    ...['--explain', 'test_x.py::TestX::test_gradient'],
+  ]);
+  assert.match(out, /is dropped: the test asks for gradients[^]*found: symbol backward/);
+  const broken = write(folder, 'broken.yaml', 'name: x\ndevice: y\nextension_points: [amq]\n');
+  assert.equal(run(['index', tree, '--memory', trains.memory, '--profile', broken]).code, 3);
+});

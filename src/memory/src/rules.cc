@@ -216,7 +216,8 @@ Verdict Narrowing::judge(Scope scope, const Source& source, const Definition* kl
       if (matches(pattern, text)) return text;
       return {};
     };
-    if (key == "path") return one(source.path);
+    if (key == "path")  // of a checkout or of its test folder
+      return one(source.path.starts_with("test/") ? source.path.substr(5) : source.path);
     if (key == "import") return any(source.facts.imports);
     if (key == "class") return klass == nullptr ? std::nullopt : one(klass->name);
     if (key == "base") {
