@@ -1,5 +1,6 @@
 #include "run_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,9 @@ namespace {
 
 using base::fail;
 using base::Fault;
+
+// Of a file, where it was not measured.
+constexpr base::Duration k_collection = std::chrono::seconds{1};
 
 // What the configuration lists and the suite does not have: said, since a promise that nobody keeps
 // looks like one that is kept.
@@ -113,17 +117,22 @@ base::Result<void> collect_for(PreparedRun& run, const RunOptions& options, int 
   if (!options.no_fork_server) {
     request.setup.fork_server = std::make_shared<runner::ForkServer>(request.setup, interrupt_fd);
   }
+  runner::Took took;
   runner::CallOptions call;
   call.interrupt_fd = interrupt_fd;
+  call.took = &took;
   if (options.selection.inventory.empty()) {
     if (is_interactive()) std::fprintf(stderr, "collecting…\r");
     auto inventory = runner::collect(request.setup, call);
     if (!inventory) return tl::unexpected(inventory.error());
+    const auto files = std::max<std::size_t>(runner::suite_files(request.setup).size(), 1);
+    request.start_cost = took.start + took.rest / static_cast<std::int64_t>(files);
     request.environment = inventory->environment;
     request.inventory = std::move(*inventory);
   } else {
     auto environment = runner::read_environment(request.setup, call);
     if (!environment) return tl::unexpected(environment.error());
+    request.start_cost = took.start + k_collection;
     request.environment = std::move(*environment);
   }
   if (!run.config) return {};

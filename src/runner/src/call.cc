@@ -94,7 +94,12 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
     return tl::unexpected(std::move(error));
   }
   reaper->remember(worker->pid());
-  auto give_up = std::chrono::steady_clock::now() + options.limit;
+  const auto began = std::chrono::steady_clock::now();
+  const auto since = [](std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration_cast<base::Duration>(std::chrono::steady_clock::now() - then);
+  };
+  Took took;
+  auto give_up = began + options.limit;
   Outcome outcome;
   std::optional<base::Error> broken;
   const auto read = [&](const std::vector<std::string>& lines) {
@@ -111,6 +116,7 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
       } else if (std::holds_alternative<End>(*event)) {
         outcome.complete = true;
       } else {
+        if (std::holds_alternative<Environment>(*event)) took.start = since(began);
         take(std::move(*event));
       }
     }
@@ -129,6 +135,8 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
       reaper->forget(worker->pid());
       if (broken) return tl::unexpected(std::move(*broken));
       outcome.ended = std::move(*ended);
+      took.rest = since(began) - took.start;
+      if (options.took != nullptr) *options.took = took;
       return outcome;
     }
     if (take_interrupt(options.interrupt_fd)) return fail(Fault::unavailable, "interrupted");

@@ -1,10 +1,14 @@
 #include "crosscheck/runner/plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <queue>
 #include <regex>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/runner/classify.h"
@@ -88,26 +92,141 @@ std::string digest_of(const std::vector<std::string>& texts) {
   return base::sha256_hex(names).substr(0, k_length);
 }
 
-// Slices of nearly equal time, in order.
-std::vector<Chunk> split(const Chunk& whole, const std::vector<Duration>& times,
-                         std::size_t parts) {
-  std::vector<Chunk> chunks;
-  Chunk part{whole.file, {}, Duration{0}};
-  Duration before{0};
-  for (std::size_t i = 0; i < whole.tests.size(); ++i) {
-    const auto share = whole.expected * static_cast<std::int64_t>(chunks.size() + 1) /
-                       static_cast<std::int64_t>(parts);
-    if (!part.tests.empty() && chunks.size() + 1 < parts && before + times[i] / 2 >= share) {
-      chunks.push_back(std::move(part));
-      part = Chunk{whole.file, {}, Duration{0}};
+struct File {
+  std::string name;
+  std::vector<std::size_t> tests;
+  std::vector<Duration> until{Duration{0}};  // what all take before each, and in the end
+};
+
+// Tests of a file from `begin` to `end`.
+struct Piece {
+  std::size_t file = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// How it goes when each worker takes the next piece, in order, whenever it has ended one.
+struct Outlook {
+  Duration ends{0};       // the last worker
+  std::size_t first = 0;  // the piece that one begins with, and ends with
+  std::size_t last = 0;
+};
+
+// The pieces of which the longest are begun first, and how files are best cut into them.
+class Pieces {
+ public:
+  Pieces(const std::vector<File>& files, const PlanOptions& options)
+      : files_{files}, options_{options} {
+    for (std::size_t f = 0; f < files.size(); ++f) all_.push_back({f, 0, files[f].tests.size()});
+    put_in_order(all_);
+    while (options.workers > 1 && !all_.empty() && split_one()) {
     }
-    part.tests.push_back(whole.tests[i]);
-    part.expected += times[i];
-    before += times[i];
   }
-  if (!part.tests.empty()) chunks.push_back(std::move(part));
-  return chunks;
-}
+
+  [[nodiscard]] std::vector<Chunk> chunks() const {
+    std::vector<Chunk> chunks;
+    for (const auto& piece : all_) {
+      const auto& tests = files_[piece.file].tests;
+      const auto at = [&](std::size_t i) { return tests.begin() + static_cast<std::ptrdiff_t>(i); };
+      chunks.push_back(
+          {files_[piece.file].name, {at(piece.begin), at(piece.end)}, expected(piece)});
+    }
+    return chunks;
+  }
+
+ private:
+  [[nodiscard]] Duration expected(const Piece& piece) const {
+    const auto& until = files_[piece.file].until;
+    return until[piece.end] - until[piece.begin];
+  }
+
+  void put_in_order(std::vector<Piece>& pieces) const {
+    std::ranges::sort(pieces, [&](const Piece& a, const Piece& b) {
+      const auto x = expected(a);
+      const auto y = expected(b);
+      return x != y ? x > y : files_[a.file].tests[a.begin] < files_[b.file].tests[b.begin];
+    });
+  }
+
+  // Slices of nearly equal time, in order.
+  [[nodiscard]] std::vector<Piece> split(const Piece& whole, std::size_t parts) const {
+    const auto& until = files_[whole.file].until;
+    std::vector<Piece> slices;
+    Piece slice{whole.file, whole.begin, whole.begin};
+    for (std::size_t i = whole.begin; i < whole.end; ++i) {
+      const auto share = expected(whole) * static_cast<std::int64_t>(slices.size() + 1) /
+                         static_cast<std::int64_t>(parts);
+      const auto middle = (until[i] + until[i + 1]) / 2 - until[whole.begin];
+      if (slice.end > slice.begin && slices.size() + 1 < parts && middle >= share) {
+        slices.push_back(slice);
+        slice.begin = i;
+      }
+      slice.end = i + 1;
+    }
+    slices.push_back(slice);
+    return slices;
+  }
+
+  [[nodiscard]] Outlook look_ahead(const std::vector<Piece>& pieces) const {
+    struct Worker {
+      Duration ends{0};
+      std::size_t number = 0;
+      std::optional<std::size_t> first = {};
+      std::size_t last = 0;
+      bool operator>(const Worker& other) const {
+        return ends != other.ends ? ends > other.ends : number > other.number;
+      }
+    };
+    std::priority_queue<Worker, std::vector<Worker>, std::greater<>> workers;
+    for (std::size_t n = 0; n < options_.workers; ++n) workers.push({Duration{0}, n});
+    Worker latest;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      auto next = workers.top();
+      workers.pop();
+      next.ends += options_.start_cost + expected(pieces[i]);
+      if (!next.first) next.first = i;
+      next.last = i;
+      if (next.ends > latest.ends) latest = next;
+      workers.push(next);
+    }
+    return {latest.ends, latest.first.value_or(0), latest.last};
+  }
+
+  // Splits one piece, of those that the last worker would have, if all then ends so much sooner
+  // that it is worth the further starts: half of what each costs, since a worker that waits does
+  // nothing.
+  bool split_one() {
+    constexpr std::size_t k_most_parts = 64;  // at once; of a larger number of workers, again
+    const auto now = look_ahead(all_);
+    std::vector<Piece> best;
+    auto least = now.ends;
+    for (const auto i : std::set{now.first, now.last}) {
+      const auto piece = all_[i];
+      const auto of_file =
+          static_cast<std::size_t>(std::ranges::count(all_, piece.file, &Piece::file));
+      const auto most =
+          std::min({options_.workers + 1 - of_file, piece.end - piece.begin, k_most_parts});
+      for (std::size_t parts = 2; parts <= most; ++parts) {
+        auto tried = all_;
+        tried.erase(tried.begin() + static_cast<std::ptrdiff_t>(i));
+        for (const auto& slice : split(piece, parts)) tried.push_back(slice);
+        put_in_order(tried);
+        const auto cost = options_.start_cost * static_cast<std::int64_t>(parts - 1) / 2;
+        const auto ends = look_ahead(tried).ends + cost;
+        if (ends >= least) continue;
+        least = ends;
+        best = std::move(tried);
+      }
+    }
+    if (best.empty()) return false;
+    all_ = std::move(best);
+    return true;
+  }
+
+  const std::vector<File>& files_;
+  const PlanOptions& options_;
+  std::vector<Piece> all_;
+};
 
 }  // namespace
 
@@ -192,48 +311,19 @@ std::vector<base::TestResult> uncollected(const Inventory& inventory, const Sele
 std::vector<Chunk> plan(const std::vector<CollectedTest>& tests,
                         const std::vector<std::size_t>& selected, const KnownTimes& times,
                         const PlanOptions& options) {
-  std::vector<Chunk> files;
-  std::vector<std::vector<Duration>> durations;
+  std::vector<File> files;
   std::unordered_map<std::string_view, std::size_t> by_file;
-  Duration total{0};
   for (const auto i : selected) {
     const auto& test = tests[i];
     const auto [at, added] = by_file.emplace(test.id.file, files.size());
-    if (added) {
-      files.push_back({test.id.file, {}, Duration{0}});
-      durations.emplace_back();
-      total += options.start_cost;
-    }
+    if (added) files.emplace_back().name = test.id.file;
     const auto known = times.find(test.id);
-    const auto time = known == times.end() ? options.unknown_test : known->second;
-    files[at->second].tests.push_back(i);
-    files[at->second].expected += time;
-    durations[at->second].push_back(time);
-    total += time;
+    auto& file = files[at->second];
+    file.tests.push_back(i);
+    file.until.push_back(file.until.back() +
+                         (known == times.end() ? options.unknown_test : known->second));
   }
-  const auto workers = std::max<std::size_t>(options.workers, 1);
-  const auto share = total / static_cast<std::int64_t>(workers);
-  std::vector<Chunk> chunks;
-  for (std::size_t f = 0; f < files.size(); ++f) {
-    const auto& file = files[f];
-    std::size_t parts = 1;
-    if (workers > 1 && file.expected + options.start_cost > share && share.count() > 0) {
-      const auto wanted = static_cast<std::size_t>((file.expected + share - Duration{1}) / share);
-      const auto worth = options.start_cost.count() > 0
-                             ? static_cast<std::size_t>(file.expected / (2 * options.start_cost))
-                             : file.tests.size();
-      parts = std::clamp<std::size_t>(std::min({wanted + 1, worth, file.tests.size()}), 1, workers);
-    }
-    if (parts == 1) {
-      chunks.push_back(file);
-      continue;
-    }
-    for (auto& chunk : split(file, durations[f], parts)) chunks.push_back(std::move(chunk));
-  }
-  std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) {
-    return a.expected != b.expected ? a.expected > b.expected : a.tests.front() < b.tests.front();
-  });
-  return chunks;
+  return Pieces{files, options}.chunks();
 }
 
 }  // namespace crosscheck::runner

@@ -295,8 +295,7 @@ struct Work {
   std::string shard;  // as the header has it
 };
 
-Result<Work> divide(const RunRequest& request, const std::vector<std::size_t>& selected,
-                    const PlanOptions& options) {
+Result<Work> divide(const RunRequest& request, const std::vector<std::size_t>& selected) {
   const auto& tests = request.inventory.tests;
   const auto& governing = request.governing;
   if (auto any = check_lists_any(tests, selected, governing, request.govern); !any) {
@@ -307,7 +306,8 @@ Result<Work> divide(const RunRequest& request, const std::vector<std::size_t>& s
   std::size_t end = selected.size();
   Work work;
   if (request.shard) {
-    // Not by recorded times: another machine's store has others.
+    // Not by recorded times, nor by what a start costs here: another machine has others.
+    const PlanOptions options;
     auto expected = expected_times(tests, selected, {}, options);
     for (std::size_t i = 0; i < fate.size(); ++i) {
       if (fate[i] != Fate::run) expected[i] = base::Duration{0};
@@ -423,7 +423,8 @@ Result<RunReport> run(const RunRequest& request) {
   }
   PlanOptions options;
   options.workers = request.workers > 0 ? request.workers : default_workers();
-  auto work = divide(request, *selected, options);
+  if (request.start_cost) options.start_cost = *request.start_cost;
+  auto work = divide(request, *selected);
   if (!work) return tl::unexpected(work.error());
   header.shard = work->shard;
   Recorder recorder{request.store};

@@ -94,9 +94,31 @@ TEST(Plan, SplitsAFileOnlyWhereThatPays) {
   const auto two = plan(tests, all(tests), times, {.workers = 2});
   ASSERT_EQ(two.size(), 2U);
   EXPECT_EQ(two[0].tests.size(), 50U);
-  // 12 s of tests do not pay for a second start of 6 s.
-  const std::vector<std::size_t> few{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  // 5 s of tests do not pay for a second start of 6 s, but for one of 1 s.
+  const std::vector<std::size_t> few{0, 1, 2, 3, 4};
   EXPECT_EQ(plan(tests, few, times, {.workers = 4}).size(), 1U);
+  EXPECT_EQ(plan(tests, few, times, {.workers = 2, .start_cost = seconds{1}}).size(), 2U);
+}
+
+TEST(Plan, SplitsWhatTheLastWorkerWouldBeAloneWith) {
+  std::vector<CollectedTest> tests;
+  KnownTimes times;
+  for (int file = 0; file < 5; ++file) {
+    for (int i = 0; i < 10; ++i) {
+      tests.push_back(make_test("f" + std::to_string(file), "t" + std::to_string(i)));
+      times[tests.back().id] = seconds{1};
+    }
+  }
+  // Three files against two, unless one is halved.
+  const auto two = plan(tests, all(tests), times, {.workers = 2, .start_cost = seconds{1}});
+  ASSERT_EQ(two.size(), 6U);
+  EXPECT_EQ(two[4].expected, seconds{5});
+  EXPECT_EQ(two[5].expected, seconds{5});
+  EXPECT_EQ(two[4].file, two[5].file);
+  // One that is much longer than the others, whatever its place.
+  for (int i = 0; i < 10; ++i) times[tests[static_cast<std::size_t>(20 + i)].id] = seconds{9};
+  const auto long_one = plan(tests, all(tests), times, {.workers = 4, .start_cost = seconds{1}});
+  EXPECT_EQ(std::ranges::count(long_one, "f2", &Chunk::file), 3);
 }
 
 TEST(Plan, HoldsEveryTestOnceInOrderWhateverTheNumbers) {

@@ -45,12 +45,13 @@ using KnownTimes = std::map<base::TestId, base::Duration>;
 
 struct PlanOptions {
   std::size_t workers = 1;
-  base::Duration start_cost = std::chrono::seconds{6};  // importing torch and a file, collecting it
+  // Of a process: importing torch, unless it is forked, and a file, and collecting that.
+  base::Duration start_cost = std::chrono::seconds{6};
   base::Duration unknown_test = std::chrono::milliseconds{50};  // expected of a test never timed
 };
 
-// Longest expected first. A file is split where a worker would otherwise be alone with it and each
-// part is worth at least twice its start-up.
+// Longest expected first. A file is split, into a part for each worker at most, where all then ends
+// sooner by more than half of what the further starts cost.
 [[nodiscard]] std::vector<Chunk> plan(const std::vector<CollectedTest>& tests,
                                       const std::vector<std::size_t>& selected,
                                       const KnownTimes& times, const PlanOptions& options);

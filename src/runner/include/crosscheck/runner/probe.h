@@ -43,10 +43,17 @@ struct ProbeSetup {
   std::shared_ptr<ForkServer> fork_server;  // nothing: every process imports torch itself
 };
 
+// What a process took, from its start.
+struct Took {
+  base::Duration start{0};  // until it had imported what tests need
+  base::Duration rest{0};   // until its end
+};
+
 struct CallOptions {
   base::Duration limit = std::chrono::minutes{20};  // that a process may say nothing
   int interrupt_fd = -1;                            // readable: stop; `unavailable`
   std::function<void(std::size_t tests)> on_progress;
+  Took* took = nullptr;  // set to what the last process took
 };
 
 // Both start processes, one at a time, and wait for them. An interpreter, torch or another module

@@ -39,6 +39,8 @@ struct RunRequest {
   std::string backend_revision;  // empty: "unknown"
   std::vector<std::string> command;
   std::size_t workers = 0;  // 0: chosen from the machine
+  // Of a process and its file, as measured; nothing: PlanOptions says.
+  std::optional<base::Duration> start_cost;
   Limits limits;
   int retries = 0;
   int interrupt_fd = -1;
