@@ -5,6 +5,7 @@ import functools
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,3 +170,25 @@ def test_core_needs_no_torch() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(PROBE / "src")}
     assert subprocess.run([sys.executable, "-c", program], env=environment).returncode == 0
+
+
+def test_the_source_of_a_test_is_its_definition_s_text(tmp_path: Path) -> None:
+    def source(text: str, name: str = "test_x") -> str:
+        module: dict[str, Any] = {"functools": functools}
+        path = tmp_path / f"m{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(text)
+        exec(compile(text, str(path), "exec"), module)
+        held = module[name] if name in module else getattr(module["T"], name)
+        return facts.facts_of(name, None, generated(held, n=1), str(path)).source
+
+    plain = source("def test_x():\n    pass\n")
+    assert len(plain) == 16
+    # Elsewhere in its file, indented, with blanks at the ends of lines.
+    assert source("import os\n\n\nclass T:\n    def test_x():  \n        pass\n") == plain
+    assert source("def test_x():\n    return 1\n") != plain
+    decorated = "@functools.cache\ndef test_x():\n    pass\n"
+    assert source(decorated) not in (plain, source(decorated.replace("cache", "lru_cache(1)")))
+    # Made without a text.
+    made: dict[str, Any] = {}
+    exec("def test_x(): pass", made)
+    assert facts.facts_of("test_x", None, made["test_x"], "x.py").source == ""

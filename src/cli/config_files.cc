@@ -100,8 +100,10 @@ Result<Suite> suite_of(const runner::Inventory& inventory, const std::string& pa
   suite.collected.name = path;
   suite.collected.partial = !inventory.suite.files.empty();
   suite.collected.tests.reserve(inventory.tests.size());
-  for (const auto& test : inventory.tests)
+  for (const auto& test : inventory.tests) {
     suite.collected.tests.push_back(config::collected_test(test.id, test.node_id));
+    suite.collected.tests.back().source = test.source;
+  }
   for (const auto& error : inventory.errors) suite.collected.broken_files.insert(error.file);
   for (const auto& skip : inventory.skips) suite.collected.broken_files.insert(skip.file);
   return suite;

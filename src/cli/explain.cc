@@ -37,6 +37,7 @@ struct Match {
   base::TestId id;
   std::string node;
   std::optional<reconcile::Origin> origin = {};
+  std::string source = {};
 };
 
 std::string written(const base::TestId& id) {
@@ -76,7 +77,8 @@ std::vector<Match> of_inventory(const runner::Inventory& inventory, const std::s
          reconcile::Origin{
              path,
              fmt::format("{} suite{}{}", suite.name, suite.root.empty() ? "" : " of ", suite.root),
-             inventory.environment.torch, inventory.device, test.line, test.markers}});
+             inventory.environment.torch, inventory.device, test.line, test.markers},
+         test.source});
   }
   return best(std::move(all), asked);
 }
@@ -191,6 +193,7 @@ Result<ExitCode> run_explain(const Globals& globals, const ExplainOptions& optio
     one.test = config::collected_test(std::move(match.id), match.node);
     one.node = std::move(match.node);
     one.origin = std::move(match.origin);
+    one.test.source = std::move(match.source);
     if (all.size() < k_most_matches) {
       auto runs = known->runs_of(one.test.id);
       if (!runs) return tl::unexpected(runs.error());

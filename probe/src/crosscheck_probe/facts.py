@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
+import functools
 import hashlib
 import inspect
+import textwrap
+import tokenize
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from types import CodeType
+from typing import Any, Callable, cast
 
 # Set by crosscheck_probe.marks.quick on a test of the bundled suite: True, or a predicate over the
 # parameters that the generated test carries.
@@ -28,6 +32,7 @@ class TestFacts:
     method: str
     variant: dict[str, str] = field(default_factory=dict)
     line: int = 0
+    source: str = ""
     quick: bool = False
     markers: tuple[str, ...] = ()
 
@@ -77,13 +82,32 @@ def generic_method(name: str, function: Any) -> str:
     return name
 
 
-def line_of(function: Any, path: str) -> int:
-    """Returns the first line of the definition, in `path` where one of the wrappers lies there."""
+def code_of(function: Any, path: str) -> CodeType | None:
+    """Returns the code of the definition, in `path` where one of the wrappers lies there."""
     codes = [c.__code__ for c in unwrap_chain(function) if hasattr(c, "__code__")]
     for code in reversed(codes):
         if code.co_filename == path:
-            return int(code.co_firstlineno)
-    return int(codes[-1].co_firstlineno) if codes else 0
+            return cast(CodeType, code)
+    return codes[-1] if codes else None
+
+
+def source_of(code: CodeType) -> str:
+    """Returns a digest of the definition's text, decorators included; empty where there is none.
+
+    It is the same wherever in its file the definition stands, and however far it is indented.
+    """
+    return _source_of(code.co_filename, code)
+
+
+# Code is equal to other code of another file.
+@functools.cache
+def _source_of(path: str, code: CodeType) -> str:
+    try:
+        lines = inspect.getsourcelines(code)[0]
+    except (OSError, TypeError, IndentationError, SyntaxError, tokenize.TokenError):
+        return ""
+    text = textwrap.dedent("\n".join(line.rstrip() for line in lines))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def describe(value: Any) -> tuple[str, bool]:
@@ -170,12 +194,14 @@ def facts_of(
             found.add("skip")
         if getattr(carrier, "__unittest_expecting_failure__", False):
             found.add("expectedFailure")
+    code = code_of(function, path)
     generated = bool(held) or generic_class(cls) != getattr(cls, "__name__", "")
     return TestFacts(
         class_name=generic_class(cls),
         method=generic_method(name, function) if generated else name,
         variant=variant_of(parameters, case or name),
-        line=line_of(function, path),
+        line=int(code.co_firstlineno) if code is not None else 0,
+        source=source_of(code) if code is not None else "",
         quick=is_quick(function, held),
         markers=tuple(sorted(found)),
     )

@@ -198,6 +198,7 @@ class Session:
                 method=fact.method,
                 variant=fact.variant,
                 line=fact.line,
+                source=fact.source,
                 markers=list(fact.markers),
                 quick=fact.quick,
             )

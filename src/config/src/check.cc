@@ -98,6 +98,17 @@ class SuiteCheck {
     } else {
       unlisted_[ruling.file].insert(qualified(test.id.class_name, test.id.method));
     }
+    if (ruling.entry && ruling.entry->rationale && has_changed(test, *ruling.entry->rationale) &&
+        changed_.insert(ruling.entry).second) {
+      report_.findings.push_back(
+          {FindingKind::expired,
+           ruling.entry->node.find("rationale").find("test_source").place(),
+           fmt::format("the decision is over: {} changed since it was made, to {}",
+                       qualified(test.id.class_name, test.id.method), test.source),
+           "decide again",
+           {},
+           Severity::note});
+    }
     if (ruling.basis == Basis::tied && tied_.insert({ruling.name, ruling.other}).second) {
       report_.findings.push_back(
           {FindingKind::tie,
@@ -234,6 +245,7 @@ class SuiteCheck {
   std::unordered_map<const FileEntry*, std::unordered_set<std::string>> unlisted_;
   std::unordered_set<const Name*> used_, unused_;
   std::set<std::pair<const Name*, const Name*>> tied_;
+  std::unordered_set<const Entry*> changed_;
   std::map<std::string_view, std::int64_t> ungoverned_files_;
 };
 

@@ -172,6 +172,12 @@ std::string_view to_string(Basis basis) {
   return "";
 }
 
+bool has_changed(const CollectedTest& test, const Rationale& rationale) {
+  const auto& decided_for = rationale.test_sources;
+  return !test.source.empty() && !decided_for.empty() &&
+         std::ranges::find(decided_for, test.source) == decided_for.end();
+}
+
 bool names(const Name& name, const CollectedTest& test) {
   const std::string_view class_name = test.collected_class();
   const std::string_view method = test.collected_method();

@@ -237,6 +237,7 @@ class Reader {
     rationale.decided_by = parse_decider(text_of(node.find("decided_by")));
     rationale.decided_at = text_of(node.find("decided_at"));
     rationale.expires = text_of(node.find("expires"));
+    rationale.test_sources = texts(node.find("test_source"));
 
     if (!goes_with(*reason, entry.mode)) {
       add(FindingKind::bad_rationale, reason_node,

@@ -160,7 +160,8 @@ constexpr Key k_rationale_keys[] = {{"reason", {.shape = Shape::word, .words = k
                                     {"evidence", {.shape = Shape::list, .item = &k_evidence_item}},
                                     {"decided_by", {.shape = Shape::word, .words = k_decided_by}},
                                     {"decided_at", k_date},
-                                    {"expires", k_date_or_null}};
+                                    {"expires", k_date_or_null},
+                                    {"test_source", k_text_or_texts}};
 constexpr Schema k_rationale{"a rationale", k_rationale_keys};
 
 constexpr Key k_entry_keys[] = {{"names", k_text_or_texts, true},

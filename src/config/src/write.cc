@@ -137,6 +137,7 @@ std::vector<std::string> rationale_lines(const Rationale& rationale) {
     lines.push_back(fmt::format("decided_by: {}", to_string(*rationale.decided_by)));
   if (!rationale.decided_at.empty()) lines.push_back("decided_at: " + rationale.decided_at);
   if (!rationale.expires.empty()) lines.push_back("expires: " + rationale.expires);
+  list("test_source", rationale.test_sources);
   return lines;
 }
 

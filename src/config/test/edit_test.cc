@@ -43,6 +43,7 @@ Rationale some_rationale() {
   rationale.decided_by = Decider::agent;
   rationale.decided_at = "2026-11-30";
   rationale.expires = "2027-01-01";
+  rationale.test_sources = {"5f0c61aa29d3b8e4", "1234567890123456", "f00d"};
   return rationale;
 }
 

@@ -198,6 +198,23 @@ TEST(Check, NamesThatAreNotCollected) {
               ElementsAre("TestA::test_view_squeezed", "TestD::test_moved"));
 }
 
+TEST(Check, ADecisionAboutATestThatHasChangedIsNoted) {
+  auto changed = test();
+  changed.source = "a1a1";
+  const auto findings = [&](const char* decided_for) {
+    return checked(with(std::string{"    tests:\n    - {names: [test_m], rationale: {reason: "
+                                    "person, test_source: "} +
+                        decided_for + "}}\n"),
+                   suite_of({changed, test()}))
+        .findings;
+  };
+  EXPECT_THAT(findings("a1a1"), ElementsAre());
+  const auto over = findings("[a0a0, b0b0]");
+  ASSERT_THAT(brief(over), ElementsAre("expired 5:66"));
+  EXPECT_EQ(over[0].severity, Finding::Severity::note);
+  EXPECT_THAT(over[0].message, HasSubstr("TestA::test_m changed since it was made, to a1a1"));
+}
+
 TEST(Check, ANameThatAnotherGoesOverIsCollectedAllTheSame) {
   const auto report = checked(
       with("    tests:\n    - {names: [test_m]}\n    - {names: [TestA::test_m], mode: skip}\n"),

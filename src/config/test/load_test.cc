@@ -65,6 +65,7 @@ const std::vector<Case>& cases() {
               "        text: because\n"
               "        evidence: [{kind: run, ref: 'run 1'}]\n"
               "        decided_by: agent\n        decided_at: 2026-11-30\n        expires: null\n"
+              "        test_source: [5f0c61aa29d3b8e4, 0001]\n"
               "  global:\n"
               "    supported_dtypes: [{name: int8, precision: {atol: 0.5}, force_xfail: true},\n"
               "      {name: bool}]\n"

@@ -77,6 +77,8 @@ std::string decision_text(const Rationale& rationale) {
                         to_string(*rationale.decided_by));
   if (!rationale.decided_at.empty()) text += fmt::format(" on {}", rationale.decided_at);
   if (!rationale.expires.empty()) text += fmt::format(", until {}", rationale.expires);
+  if (!rationale.test_sources.empty())
+    text += fmt::format(", of the test as {}", fmt::join(rationale.test_sources, " or "));
   if (!rationale.text.empty()) text += fmt::format(": {}", headline(rationale.text, 300));
   return text;
 }
@@ -182,12 +184,17 @@ std::vector<std::string> outlook(const Word& word, const config::CollectedTest& 
     if (over)
       return {
           fmt::format("the reason expired on {}: `reconcile` decides anew", rationale->expires)};
+    if (config::has_changed(test, *rationale))
+      return {"it changed since that was decided: `reconcile` decides anew"};
     if (is_persons(*rationale)) {
       sentences.push_back(
           fmt::format("a person decided{}{}: only a person changes it{}",
                       rationale->decided_at.empty() ? "" : " on " + rationale->decided_at,
                       rationale->expires.empty() ? "" : ", until " + rationale->expires,
                       rationale->expires.empty() ? "" : ", or what runs see after that day"));
+      if (rationale->test_sources.empty() && !test.source.empty())
+        sentences.push_back(fmt::format(
+            "`test_source: {}` in the rationale lets it end when the test changes", test.source));
       return sentences;
     }
     if (word.ruling.mode == Mode::skip && is_about_scope(rationale->reason))
@@ -221,6 +228,7 @@ std::string to_text(const Explanation& explanation) {
        {std::pair{"operator", &test.op}, std::pair{"dtype", &test.dtype},
         std::pair{"module", &test.module}})
     if (!value->empty()) line(fmt::format("{} {}", what, *value));
+  if (!test.source.empty()) line(fmt::format("source {}", test.source));
   if (!origin.markers.empty()) line(fmt::format("markers {}", fmt::join(origin.markers, ", ")));
   if (explanation.origin)
     line(fmt::format("by {}: {}, torch {}, device {}", origin.inventory, origin.suite, origin.torch,
@@ -290,6 +298,7 @@ json::object to_json(const Explanation& explanation) {
                      {"torch", origin->torch},
                      {"device", origin->device},
                      {"line", origin->line},
+                     {"source", test.source},
                      {"markers", json::array(origin->markers.begin(), origin->markers.end())}};
   }
   if (explanation.word) {
@@ -309,7 +318,9 @@ json::object to_json(const Explanation& explanation) {
           {"evidence", std::move(evidence)},
           {"decided_by", rationale->decided_by ? to_string(*rationale->decided_by) : ""},
           {"decided_at", rationale->decided_at},
-          {"expires", rationale->expires}};
+          {"expires", rationale->expires},
+          {"test_source",
+           json::array(rationale->test_sources.begin(), rationale->test_sources.end())}};
     }
     json::array candidates;
     for (const Candidate& one : word.candidates)

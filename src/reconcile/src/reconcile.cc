@@ -271,7 +271,19 @@ class Proposer {
   }
 
   [[nodiscard]] bool is_protected(const Group& group) const {
-    return group.rationale && is_persons(*group.rationale) && !is_expired(*group.rationale, today_);
+    return group.rationale && is_persons(*group.rationale) && why_over(group).empty();
+  }
+  // Why what was decided of a group counts no longer; empty: it does.
+  [[nodiscard]] std::string why_over(const Group& group) const {
+    if (!group.rationale) return {};
+    if (is_expired(*group.rationale, today_))
+      return fmt::format("the reason expired on {}", group.rationale->expires);
+    const auto changed = std::ranges::find_if(group.tests, [&](std::size_t test) {
+      return config::has_changed(suite_.tests[test], *group.rationale);
+    });
+    if (changed == group.tests.end()) return {};
+    return fmt::format("{} is another test than that was decided for",
+                       written_name(suite_.tests[*changed]));
   }
   static std::string persons(const Rationale& rationale) {
     std::string text = "a person decided this";
@@ -312,7 +324,7 @@ class Proposer {
   Plan plan(const Group& group) const {
     Plan plan;
     if (!group.file) return plan;
-    plan.expired = group.rationale && is_expired(*group.rationale, today_);
+    plan.expired = !why_over(group).empty();
     plan.is_new = group.uses.empty() && group.mode == Mode::skip;
     plan.staying = group.tests;
     for (const std::size_t test : group.tests) {
@@ -437,7 +449,7 @@ class Proposer {
                           : !group.renamed_from.empty() ? Way::renamed
                                                         : Way::whole);
     std::string prefix;
-    if (plan.expired) prefix = fmt::format("the reason expired on {}; ", group.rationale->expires);
+    if (plan.expired) prefix = why_over(group) + "; ";
     if (!group.renamed_from.empty()) prefix += fmt::format("was {}; ", group.renamed_from);
     set_decision(change, mode, shown, prefix);
     change.tests = plan.staying;

@@ -222,6 +222,30 @@ TEST(Propose, APersonsDecisionStandsUntilItExpires) {
               ElementsAre("expire whole test_.*: skip -> xfail (undecided)"));
 }
 
+TEST(Propose, APersonsDecisionEndsWhenItsTestChanges) {
+  const auto with = [](const char* key, const char* source) {
+    auto test = a();
+    test.source = source;
+    auto other = collected("TestA", "test_b");
+    other.source = "b0b0";
+    return Case{one(fmt::format("    - {{names: ['test_.*'], mode: skip, rationale: {{reason: "
+                                "person, decided_by: person{}}}}}\n",
+                                key)),
+                {{test, {P, P, P}}, {other, {P, P, P}}}};
+  };
+  const auto stands = ElementsAre("contradiction whole test_.*: skip");
+  EXPECT_THAT(brief(with(", test_source: [a0a0, b0b0]", "a0a0").proposals), stands);
+  // Nobody says what it was decided for, or what the test is.
+  EXPECT_THAT(brief(with("", "a0a0").proposals), stands);
+  EXPECT_THAT(brief(with(", test_source: b0b0", "").proposals), stands);
+  const auto changed = with(", test_source: [a0a0, b0b0]", "a1a1");
+  EXPECT_THAT(brief(changed.proposals),
+              ElementsAre("expire whole test_.*: skip -> mandatory_success (passed_on_device)"));
+  EXPECT_THAT(changed.proposals.changes[0].why,
+              HasSubstr("TestA::test_a is another test than that was decided for; "));
+  EXPECT_THAT(changed.written().at("t.yaml"), ::testing::Not(HasSubstr("test_source")));
+}
+
 TEST(Propose, WhatIsNotListed) {
   EXPECT_THAT(brief(Case{one(""), {{a("float32"), {P, P, P}}, {a("int8"), {F}}}}.proposals),
               ElementsAre("new listed TestA::test_a: skip -> xfail (device_error)",

@@ -51,6 +51,7 @@ json::object to_json(const CollectedTest& test) {
           {"method", test.id.method},
           {"variant", std::move(variant)},
           {"line", test.line},
+          {"source", test.source},
           {"markers", to_json(test.markers)},
           {"quick", test.quick}};
 }

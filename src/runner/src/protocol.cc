@@ -126,6 +126,7 @@ Result<Event> read_test(const json::value& root) {
   const auto* variant = reader.optional_object("variant");
   test.id.variant = variant == nullptr ? "{}" : base::canonical_json(*variant);
   test.line = reader.optional_integer("line");
+  test.source = reader.optional_text("source");
   test.markers = reader.optional_texts("markers");
   test.quick = reader.optional_bool("quick");
   if (test.node_id.empty()) reader.wrong("node", "a node id");

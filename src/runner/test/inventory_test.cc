@@ -23,6 +23,7 @@ Inventory sample() {
   CollectedTest test = make_test("test_a.py", "test_x", true);
   test.id.variant = R"({"device":"refdev:0","dtype":"float32","op":"add"})";
   test.line = 41;
+  test.source = "5f0c61aa29d3b8e4";
   test.markers = {"skip", "slow"};
   inventory.tests = {test, make_test("test_b.py", "tést \"quoted\"\n")};
   inventory.errors = {{"test_c.py", "SyntaxError", "invalid syntax", "trace\nback"}};
@@ -36,6 +37,17 @@ TEST(Inventory, ReadsWhatItWrote) {
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, sample());
   EXPECT_EQ(to_json_lines(*read), text);
+}
+
+// As probes before wrote it.
+TEST(Inventory, AnInventoryMayLackTheSources) {
+  auto text = to_json_lines(sample());
+  const std::string field = R"("source":"5f0c61aa29d3b8e4",)";
+  const auto at = text.find(field);
+  ASSERT_NE(at, std::string::npos);
+  const auto read = parse_inventory(text.erase(at, field.size()), "inv.jsonl");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->tests[0].source, "");
 }
 
 TEST(Inventory, NoticesEveryCut) {

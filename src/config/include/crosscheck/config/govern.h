@@ -21,6 +21,7 @@ struct CollectedTest {
   std::string op = {};
   std::string dtype = {};
   std::string module = {};
+  std::string source = {};  // digest of its definition's text; empty: not known
 
   [[nodiscard]] std::string_view collected_class() const;  // empty: of no class
   [[nodiscard]] std::string_view collected_method() const;
@@ -55,6 +56,8 @@ struct Ruling {
 
 // Whether the name is one of the test's: as written or as instantiated, by text or by pattern.
 [[nodiscard]] bool names(const Name& name, const CollectedTest& test);
+// Whether the test is another than those that it was decided for, as far as both say what it is.
+[[nodiscard]] bool has_changed(const CollectedTest& test, const Rationale& rationale);
 
 // An entry that names a test, and what became of it. The names are API.
 struct Candidate {

@@ -87,6 +87,8 @@ struct Rationale {
   std::optional<Decider> decided_by = {};
   std::string decided_at = {};  // YYYY-MM-DD; empty: not said
   std::string expires = {};     // the same; empty: never
+  // Digests of the tests' definitions that it was decided for; none: whatever they become.
+  std::vector<std::string> test_sources = {};
   friend bool operator==(const Rationale&, const Rationale&) = default;
 };
 

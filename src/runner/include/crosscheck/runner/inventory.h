@@ -45,6 +45,7 @@ struct CollectedTest {
   base::TestId id;
   std::string node_id;
   std::int64_t line = 0;
+  std::string source;  // digest of its definition's text; empty: not known
   std::vector<std::string> markers;
   bool quick = false;
   friend bool operator==(const CollectedTest&, const CollectedTest&) = default;
