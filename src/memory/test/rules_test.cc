@@ -146,5 +146,67 @@ TEST(Pattern, StarsAndMarks) {
     EXPECT_EQ(matches(pattern, text), wanted) << pattern << " on " << text;
 }
 
+struct BuiltIn {
+  const char* lacks;
+  const char* path;
+  const char* test;  // in `class TestX`, after `import torch`
+  const char* rule;  // empty: kept
+};
+
+TEST(BuiltInRules, DropWhatTheyMeanAndNothingElse) {
+  const std::vector<BuiltIn> table{
+      {"autograd", "x.py", "def test_a(self): torch.ones(1).backward()", "no_autograd"},
+      {"autograd", "x.py", "def test_a(self): torch.autograd.grad(1)", "no_autograd"},
+      {"autograd", "x.py", "def test_a(self): gradcheck(f, x)", "no_autograd"},
+      {"autograd", "x.py", "def test_conv_double_backward_3d(self): pass", "no_autograd"},
+      {"autograd", "x.py", "def test_no_grad(self): pass", ""},
+      {"autograd", "x.py", "def test_gradient(self): torch.gradient(1)", ""},
+      {"autograd", "x.py", "def test_a(self): torch.ones(1, requires_grad=False)", ""},
+      {"autograd", "test_autograd.py", "def test_a(self): pass", ""},
+      {"compile", "x.py", "def test_a(self): torch.compile(f)", "no_compile_test"},
+      {"compile", "dynamo/test_a.py", "def test_a(self): pass", "no_compile"},
+      {"compile", "test/dynamo/test_a.py", "def test_a(self): pass", "no_compile"},
+      {"compile", "x.py", "@skipIfTorchDynamo('x')\n    def test_a(self): pass", ""},
+      {"inductor", "inductor/test_a.py", "def test_a(self): pass", "no_inductor"},
+      {"amp", "x.py", "def test_a(self): torch.autocast('cpu')", "no_amp_test"},
+      {"distributed", "distributed/test_a.py", "def test_a(self): pass", "no_distributed"},
+      {"distributed", "distributions/test_a.py", "def test_a(self): pass", ""},
+      {"profiler", "x.py", "def test_a(self): torch.profiler.profile()", "no_profiler_test"},
+      {"generator", "x.py", "def test_a(self): torch.Generator(device)", "no_generator"},
+      {"generator", "x.py", "def test_a(self): torch.manual_seed(1)", ""},
+      {"pinned_memory", "x.py", "def test_pin_memory(self): x.pin_memory()", "no_pinned_memory"},
+      {"pinned_memory", "x.py", "def test_a(self): f(pin_memory=None)", ""},
+      {"sparse_tensors", "x.py", "def test_a(self): x.to_sparse_csr()", "no_sparse_test"},
+      {"quantized_tensors", "x.py", "def test_a(self): torch.quantize_per_tensor(x)",
+       "no_quantized_test"},
+      {"nested_tensors", "x.py", "def test_a(self): torch.nested.nested_tensor([])",
+       "no_nested_test"},
+      {"jit", "x.py", "def test_a(self): torch.jit.script(f)", "without_jit_test"},
+      {"complex", "x.py", "@dtypes(*complex_types())\n    def test_a(self): pass",
+       "without_complex_test"},
+      {"complex", "x.py", "@dtypes(torch.float, torch.cfloat)\n    def test_a(self): pass", ""},
+      {"float64", "x.py", "@dtypes(torch.double)\n    def test_a(self): pass", "without_float64"},
+      {"device:cuda", "x.py", "@onlyCUDA\n    def test_a(self): pass", "only_cuda"},
+      {"device:cuda", "x.py", "@onlyCUDAAndPRIVATEUSE1\n    def test_a(self): pass", ""},
+      {"device:cuda", "x.py", "@skipCUDAIfRocm\n    def test_a(self): pass", ""},
+      {"device:cuda", "x.py", "@unittest.skipIf(not TEST_CUDA, 'x')\n    def test_a(self): pass",
+       "only_cuda"},
+      {"device:cuda", "x.py", "@unittest.skipIf(TEST_CUDA, 'x')\n    def test_a(self): pass", ""},
+      {"device:cuda", "test_cuda.py", "def test_a(self): pass", "only_cuda_file"},
+      {"device:cpu", "x.py", "@onlyCPU\n    def test_a(self): pass", "only_cpu"},
+      {"device:mps", "test_mps.py", "def test_a(self): pass", "only_mps"},
+  };
+  for (const BuiltIn& row : table) {
+    const std::string text = std::string{"import torch\nclass TestX:\n    "} + row.test + "\n";
+    const Source source = source_of(row.path, text);
+    const auto test = std::ranges::find(source.facts.definitions, Kind::test, &Definition::kind);
+    ASSERT_NE(test, source.facts.definitions.end()) << text;
+    const Narrowing narrowing{built_in_rules(), {row.lacks}};
+    const Verdict verdict = narrowing.definition(source, *test);
+    EXPECT_EQ(verdict ? verdict.rule->id : "", row.rule) << row.lacks << ": " << text;
+    EXPECT_FALSE(Narrowing(built_in_rules(), {}).definition(source, *test)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace crosscheck::memory
