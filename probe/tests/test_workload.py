@@ -644,7 +644,7 @@ def test_a_rank_that_dies_unasked_fails_the_launch(
     check_schema(result)
     assert (result["failure_mode"], result["reason"]) == (
         "rank_lost",
-        "rank 1 ended without a result",
+        "rank 1 died of signal 9, and rank 1 has no result",
     )
 
 

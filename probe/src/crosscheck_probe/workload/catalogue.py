@@ -153,7 +153,7 @@ def _attention() -> Iterator[Case]:
 
 def _memory() -> Iterator[Case]:
     sizes = _sizes(
-        "tokens features classes", (256, 64, 4000), (1024, 256, 16000), (2048, 512, 32000)
+        "tokens features classes", (256, 64, 4000), (512, 256, 16000), (2048, 512, 32000)
     )
     fused = ("torch.nn.LinearCrossEntropyLoss",)
     for kind, what, needs in (

@@ -72,7 +72,7 @@ class _Team:
         self._launch = launch
         self._guard = guard
         self.folder = folder
-        self.began = time.monotonic()
+        self._codes: list[int] = []
         shared = os.path.join(os.path.dirname(folder), "shared")
         os.makedirs(folder)
         os.makedirs(shared, exist_ok=True)
@@ -110,12 +110,22 @@ class _Team:
         finally:
             for process in processes:
                 self._guard.end(process)
+        self._codes = [process.returncode for process in processes]
         for process in processes:
             if process.returncode == _EXIT_USAGE:
                 raise BadRequest("a rank refused the request; it says why above")
             if process.returncode == _EXIT_ENVIRONMENT:
                 raise EnvironmentFault("torch", "a rank could not import; it says why above")
         return [self.result_of(rank) for rank in range(self._launch.ranks)]
+
+    def how_ended(self, rank: int) -> str:
+        """Says how the process of a rank without a result ended, after `run`."""
+        is_launched = self._launch.workload == BY_LAUNCHER
+        who, code = (
+            ("torchrun", self._codes[0]) if is_launched else (f"rank {rank}", self._codes[rank])
+        )
+        how = f"died of signal {-code}" if code < 0 else f"exited {code}"
+        return f"{who} {how}, and rank {rank} has no result"
 
     def result_of(self, rank: int) -> dict[str, Any] | None:
         return _read(os.path.join(self.folder, f"rank-{rank}.json"))
@@ -140,9 +150,9 @@ class _Team:
         return self._guard.start(
             [
                 *(sys.executable, "-m", "torch.distributed.run"),
-                *("--nnodes", "1", "--nproc-per-node", str(self._launch.ranks)),
-                *("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"),
-                *("--max-restarts", "0", "-m", "crosscheck_probe.workload.ranks"),
+                *("--nnodes", "1", "--nproc_per_node", str(self._launch.ranks)),
+                *("--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"),
+                *("--max_restarts", "0", "-m", "crosscheck_probe.workload.ranks"),
                 *(self.folder, "env"),
             ]
         )
@@ -157,7 +167,7 @@ def _whole(launch: Launch, team: _Team, results: list[dict[str, Any] | None]) ->
     if len(there) < len(results):
         lost = results.index(None)
         whole = dict(unlike[0] if unlike else blank(launch))
-        note_failure(whole, Failed("rank_lost", f"rank {lost} ended without a result"))
+        note_failure(whole, Failed("rank_lost", team.how_ended(lost)))
         return whole
     whole = dict(unlike[0] if unlike else there[0])
     ranks = [one["ranks"][0] for one in there if one["ranks"]]

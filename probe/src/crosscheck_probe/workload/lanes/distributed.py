@@ -26,6 +26,8 @@ class Trained(TransformerWorkload):
     A checkpoint is written twice: whole, by torch.save on rank 0, and by all ranks with DCP.
     """
 
+    is_sharded = False
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.items = (self.items or 0) * settings.world
@@ -64,7 +66,7 @@ class Trained(TransformerWorkload):
 
     def _gathered(self, *, full: bool) -> tuple[Any, Any]:
         assert self.model is not None
-        if not _has_dcp():
+        if self._is_plain(full):
             return self.model.state_dict(), self.optimizer.state_dict()
         from torch.distributed.checkpoint import state_dict as state
 
@@ -73,7 +75,7 @@ class Trained(TransformerWorkload):
 
     def _set(self, model: Any, optimizer: Any, *, full: bool) -> None:
         assert self.model is not None
-        if not _has_dcp():
+        if self._is_plain(full):
             self.model.load_state_dict(model)
             self.optimizer.load_state_dict(optimizer)
             return
@@ -87,6 +89,10 @@ class Trained(TransformerWorkload):
             options=state.StateDictOptions(full_state_dict=full),
         )
 
+    def _is_plain(self, full: bool) -> bool:
+        """What each rank has whole is kept as all versions keep it."""
+        return full and not self.is_sharded
+
     def _file(self, folder: str) -> str:
         return os.path.join(folder, _WHOLE)
 
@@ -97,6 +103,8 @@ class Ddp(Trained):
 
 
 class Fsdp2(Trained):
+    is_sharded = True
+
     def wrap(self, model: torch.nn.Module) -> Any:
         try:
             from torch.distributed.device_mesh import init_device_mesh
