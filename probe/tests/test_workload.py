@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
+import hypothesis.strategies
 import pytest
 from conftest import DEADLINE, PROBE
 
 from crosscheck_probe.request import BadRequest
 from crosscheck_probe.workload.catalogue import CASES, find
-from crosscheck_probe.workload.request import MEASURES, parse_launch
+from crosscheck_probe.workload.request import FIELDS, MEASURES, parse_launch
 
 ITERATION = {"wall_s", "thread_cpu_s", "process_cpu_s", "warmup"}
 KEYS = {
@@ -206,6 +208,56 @@ def test_bad_requests_name_the_field(raw: dict[str, Any], says: str) -> None:
         launch = parse_launch(full)
         if launch.workload and not launch.is_users:
             find(launch)
+
+
+VALUES = hypothesis.strategies.recursive(
+    hypothesis.strategies.none()
+    | hypothesis.strategies.booleans()
+    | hypothesis.strategies.integers()
+    | hypothesis.strategies.floats()
+    | hypothesis.strategies.text(max_size=9)
+    | hypothesis.strategies.sampled_from(["cold", "cpu", "fallback.mlp", "python:a:b", "/tmp"]),
+    lambda inner: (
+        hypothesis.strategies.lists(inner, max_size=3)
+        | hypothesis.strategies.dictionaries(
+            hypothesis.strategies.sampled_from(["name", "path", "read", "width", "write"]), inner
+        )
+    ),
+    max_leaves=5,
+)
+
+
+@hypothesis.settings(max_examples=300, deadline=None, database=None)
+@hypothesis.given(
+    hypothesis.strategies.dictionaries(
+        hypothesis.strategies.sampled_from(sorted(FIELDS)), VALUES, max_size=5
+    )
+)
+def test_any_request_is_taken_or_refused(raw: dict[str, Any]) -> None:
+    try:
+        launch = parse_launch({"workload": "fallback.mlp", **raw, "format": 1})
+    except BadRequest as error:
+        assert str(error).strip()
+    else:
+        assert launch.iterations >= 1 and (launch.command is None) != (launch.workload is None)
+
+
+def test_a_result_without_a_folder_is_refused(place: Place) -> None:
+    program = """
+        from crosscheck_probe.workload import __main__
+        __main__.leave(__main__.main(["request.json", "none/result.json"]))
+    """
+    launched = place.launch({"workload": "fallback.mlp"}, program)
+    assert launched.code == 2 and "folder does not exist" in launched.output
+
+
+def test_a_device_of_the_users_own(place: Place, refdev: str) -> None:
+    device = {"name": "refdev", "module": "refdev", "path": refdev}
+    for phase in ("inference", "training"):
+        result = place.result(
+            {"workload": "fallback.mlp", "device": device, "phase": phase, **EVERYTHING}
+        )
+        sound(result, 1e-5)
 
 
 def test_a_wrong_request_exits_2_without_a_result(place: Place) -> None:

@@ -173,6 +173,8 @@ def _whole(launch: Launch, team: _Team, results: list[dict[str, Any] | None]) ->
     ranks = [one["ranks"][0] for one in there if one["ranks"]]
     whole["ranks"] = ranks if len(ranks) == len(there) else None
     if not unlike:
+        peaks = [one["peak_memory_bytes"] for one in ranks]
+        whole["peak_memory_bytes"] = None if None in peaks else max(peaks)
         for key in ("forward_mismatches", "backward_mismatches", "shape_mismatches"):
             if whole["determinism"] is not None:
                 whole["determinism"][key] = max(one["determinism"][key] for one in there)

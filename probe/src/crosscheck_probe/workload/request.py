@@ -65,7 +65,7 @@ def parse_launch(raw: dict[str, Any]) -> Launch:
     """Returns what `raw` asks for; BadRequest names the field that is wrong."""
     unknown = sorted(set(raw) - _KEYS)
     if unknown:
-        raise BadRequest(f"{unknown[0]!r} is no field of a request; known: {', '.join(_FIELDS)}")
+        raise BadRequest(f"{unknown[0]!r} is no field of a request; known: {', '.join(FIELDS)}")
     if raw.get("format") != FORMAT or isinstance(raw.get("format"), bool):
         raise BadRequest(f'"format" must be {FORMAT}')
     if (raw.get("workload") is None) == (raw.get("command") is None):
@@ -105,7 +105,7 @@ def parse_launch(raw: dict[str, Any]) -> Launch:
     return launch
 
 
-_FIELDS = (
+FIELDS = (
     "format",
     "workload",
     "command",
@@ -129,7 +129,7 @@ _FIELDS = (
     "cache",
     "cache_dir",
 )
-_KEYS = frozenset(_FIELDS)
+_KEYS = frozenset(FIELDS)
 
 
 def _workload(value: Any) -> str | None:
