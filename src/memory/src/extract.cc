@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iterator>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -667,12 +669,44 @@ Result<void> check_grammar(std::uint32_t grammar, std::uint32_t least, std::uint
               "library of Debian's libtree-sitter-dev");
 }
 
+namespace {
+
+// tree-sitter 0.20 counts a node's children in 16 bits and frees what it then miscounts: a syntax
+// error that swallows more than 65,535 tokens would end the program. Such a node is announced by a
+// request for the memory of its list. From then on nothing is freed on this thread until parser and
+// tree are given up; what they still read is in bounds.
+constexpr std::size_t k_most_children = 0xffff * sizeof(void*);
+thread_local bool is_overflowing = false;
+
+void* allocate(std::size_t size) {
+  if (size > k_most_children) is_overflowing = true;
+  return std::malloc(size);
+}
+void* allocate_zeroed(std::size_t count, std::size_t size) {
+  if (count * size > k_most_children) is_overflowing = true;
+  return std::calloc(count, size);
+}
+void* reallocate(void* memory, std::size_t size) {
+  if (size > k_most_children) is_overflowing = true;
+  return std::realloc(memory, size);
+}
+void release(void* memory) {
+  if (!is_overflowing) std::free(memory);
+}
+
+}  // namespace
+
 struct Extractor::State {
-  State() : parser{ts_parser_new()}, symbols{tree_sitter_python()} {}
+  State() : symbols{tree_sitter_python()} { renew(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { ts_parser_delete(parser); }
-  TSParser* parser;
+  void renew() {
+    parser = ts_parser_new();
+    ts_parser_set_language(parser, tree_sitter_python());
+    ts_parser_set_timeout_micros(parser, k_parse_micros);
+  }
+  TSParser* parser = nullptr;
   Symbols symbols;
 };
 
@@ -687,17 +721,27 @@ Result<Extractor> Extractor::make() {
                         TREE_SITTER_MIN_COMPATIBLE_LANGUAGE_VERSION, TREE_SITTER_LANGUAGE_VERSION);
       !fits)
     return tl::unexpected(fits.error());
-  auto state = std::make_unique<State>();
-  ts_parser_set_language(state->parser, tree_sitter_python());
-  ts_parser_set_timeout_micros(state->parser, k_parse_micros);
-  return Extractor{std::move(state)};
+  static std::once_flag once;
+  std::call_once(once, [] { ts_set_allocator(allocate, allocate_zeroed, reallocate, release); });
+  return Extractor{std::make_unique<State>()};
 }
 
 Result<Facts> Extractor::extract(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.size() > UINT32_MAX) return fail(Fault::too_large, "more than 4 GiB");
+  is_overflowing = false;
   TSTree* tree = ts_parser_parse_string(state_->parser, nullptr, text.data(),
                                         static_cast<std::uint32_t>(text.size()));
+  // Long lists ask for as much, without an error.
+  if (is_overflowing && tree != nullptr && !ts_node_has_error(ts_tree_root_node(tree)))
+    is_overflowing = false;
+  if (is_overflowing) {
+    if (tree != nullptr) ts_tree_delete(tree);
+    ts_parser_delete(state_->parser);
+    is_overflowing = false;
+    state_->renew();
+    return fail(Fault::too_large, "a syntax error that spans more tokens than can be parsed");
+  }
   if (tree == nullptr) {
     ts_parser_reset(state_->parser);
     return fail(Fault::too_large, "it is not parsed within 20 s");

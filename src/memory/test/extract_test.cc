@@ -4,6 +4,11 @@
 
 #include "support.h"
 
+#ifdef __SANITIZE_ADDRESS__
+// What is given up there is given up on purpose.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libtree-sitter"; }
+#endif
+
 namespace crosscheck::memory {
 namespace {
 
@@ -154,6 +159,26 @@ TEST(Extract, AnyBytesAreTaken) {
     nested += std::string(static_cast<std::size_t>(depth), ' ') + "if x:\n";
   nested += std::string(200, ' ') + "def test_deep(): pass\n";
   EXPECT_THAT(facts_of(nested).problem, HasSubstr("nested more than"));
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(Extract, ErrorsBeyondTheParsersMeansAreRefusedAndTheNextFileIsRead) {
+  auto extractor = Extractor::make();
+  for (const std::string& text :
+       {repeated("(", 70'000), repeated("not ", 70'000), repeated("x=", 70'000)}) {
+    const auto facts = extractor->extract(text);
+    ASSERT_FALSE(facts);
+    EXPECT_EQ(facts.error().fault, base::Fault::too_large);
+    EXPECT_EQ(extractor->extract("def test_a(): pass\n").value().definitions.at(0).name, "test_a");
+  }
+  for (const std::string& text :
+       {"x = [" + repeated("-1,", 100'000) + "]\n", repeated("x = 1\n", 100'000)})
+    EXPECT_EQ(extractor->extract(text).value().problem, "");
 }
 
 TEST(Extract, LikenessIsThatOfTheTokens) {
