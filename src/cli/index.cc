@@ -1,6 +1,7 @@
 #include <boost/json/serialize.hpp>
-#include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "crosscheck/profile/points.h"
 #include "crosscheck/profile/profile.h"
 #include "memory_options.h"
+#include "results_file.h"
 
 namespace crosscheck::cli {
 namespace {
@@ -30,6 +32,7 @@ struct Options {
   bool every_file = false;
   std::vector<std::string> without;
   std::string profile;
+  std::string inventory;
   std::string rules;
   std::string explain;
   std::string export_to;
@@ -38,8 +41,15 @@ struct Options {
 struct NarrowingInput {
   std::vector<memory::Rule> rules;
   std::set<std::string> lacks;
+  bool narrows = false;                      // otherwise everything is kept
   std::map<std::string, std::string> notes;  // of which it is made again
 };
+
+// "2.6.0" of "2.6.0a0+git1234".
+std::string release(std::string_view version) {
+  const auto stop = version.find_first_not_of("0123456789.");
+  return std::string{version.substr(0, stop)};
+}
 
 std::string join(const std::set<std::string>& items) {
   std::string text;
@@ -55,31 +65,6 @@ std::set<std::string> split(std::string_view text) {
     text.remove_prefix(stop == std::string_view::npos ? text.size() : stop + 1);
   }
   return items;
-}
-
-base::Result<NarrowingInput> narrowing_of(std::set<std::string> lacks, std::string rules,
-                                          std::string name) {
-  NarrowingInput input;
-  input.rules = memory::built_in_rules();
-  if (!rules.empty()) {
-    auto more = memory::parse_rules(rules, name);
-    if (!more) return tl::unexpected(more.error());
-    for (memory::Rule& rule : *more) {
-      // A rule of the same name takes the place of the built-in one.
-      std::erase_if(input.rules, [&](const memory::Rule& old) { return old.id == rule.id; });
-      input.rules.push_back(std::move(rule));
-    }
-  }
-  std::set<std::string> known;
-  for (const memory::Rule& rule : input.rules) known.insert(rule.unless.begin(), rule.unless.end());
-  for (const std::string& one : lacks)
-    if (!known.contains(one))
-      return fail(Fault::usage, "--without: no rule depends on '" + one + "'",
-                  "use some of " + join(known));
-  input.notes = {
-      {"lacks", join(lacks)}, {"rules", std::move(rules)}, {"rules_name", std::move(name)}};
-  input.lacks = std::move(lacks);
-  return input;
 }
 
 // What rules know and a backend of this profile does not have: extension points that it does not
@@ -108,6 +93,114 @@ base::Result<std::set<std::string>> lacks_of(const profile::Profile& backend,
     }
   }
   return lacks;
+}
+
+// The built-in rules and those of `text`; one of the same name takes the place of the built-in one.
+base::Result<std::vector<memory::Rule>> rules_with(const std::string& text,
+                                                   const std::string& name) {
+  std::vector<memory::Rule> rules = memory::built_in_rules();
+  if (text.empty()) return rules;
+  auto more = memory::parse_rules(text, name);
+  if (!more) return tl::unexpected(more.error());
+  for (memory::Rule& rule : *more) {
+    std::erase_if(rules, [&](const memory::Rule& old) { return old.id == rule.id; });
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+base::Result<NarrowingInput> narrowing_of(const Options& options) {
+  NarrowingInput input;
+  std::string text;
+  if (!options.rules.empty()) {
+    auto read = base::read_file(options.rules, std::size_t{1} << 20);
+    if (!read) return tl::unexpected(read.error());
+    text = std::move(*read);
+  }
+  auto rules = rules_with(text, options.rules);
+  if (!rules) return tl::unexpected(rules.error());
+  input.rules = std::move(*rules);
+  std::set<std::string> known;
+  for (const memory::Rule& rule : input.rules) known.insert(rule.unless.begin(), rule.unless.end());
+  for (const std::string& one : options.without) {
+    if (!known.contains(one))
+      return fail(Fault::usage, "--without: no rule depends on '" + one + "'",
+                  "use some of " + join(known));
+    input.lacks.insert(one);
+  }
+  if (!options.profile.empty()) {
+    const auto backend = profile::load_profile(options.profile, profile::built_in_points());
+    if (!backend) return tl::unexpected(backend.error());
+    auto more = lacks_of(*backend, input.rules);
+    if (!more) return tl::unexpected(more.error());
+    input.lacks.merge(*more);
+  }
+  input.narrows = !options.profile.empty() || !options.without.empty() || !options.rules.empty();
+  input.notes = {{"narrows", input.narrows ? "yes" : ""},
+                 {"lacks", join(input.lacks)},
+                 {"rules", std::move(text)},
+                 {"rules_name", options.rules}};
+  return input;
+}
+
+// As the last `index` was told.
+base::Result<NarrowingInput> narrowing_of(memory::Memory& memory) {
+  const auto narrows = memory.note("narrows");
+  const auto lacks = memory.note("lacks");
+  const auto text = memory.note("rules");
+  const auto name = memory.note("rules_name");
+  for (const auto* note : {&narrows, &lacks, &text, &name})
+    if (!*note) return tl::unexpected(note->error());
+  auto rules = rules_with(*text, *name);
+  if (!rules) return tl::unexpected(rules.error());
+  return NarrowingInput{std::move(*rules), split(*lacks), !narrows->empty(), {}};
+}
+
+memory::Narrowing narrowing(const NarrowingInput& input) {
+  return input.narrows ? memory::Narrowing{input.rules, input.lacks} : memory::Narrowing{};
+}
+
+// "2.6.0" of a tree that says it, in version.txt there or in the folder that it is the test folder
+// of; empty: it does not.
+std::string version_of(const std::filesystem::path& tree) {
+  for (const auto& file : {tree / "version.txt", tree / ".." / "version.txt"})
+    if (const auto text = base::read_file(file, 1024)) return release(*text);
+  return {};
+}
+
+// The inventory's paths are relative to its suite's root, those of the memory to the tree's.
+std::string prefix_of(const std::filesystem::path& tree, const std::string& root) {
+  std::error_code error;
+  if (root.empty()) return {};
+  const auto below = std::filesystem::relative(root, tree, error).generic_string();
+  return error || below.empty() || below == "." || below.starts_with("..") ? "" : below + "/";
+}
+
+base::Result<std::vector<memory::Collected>> collected_of(const Options& options,
+                                                          std::string& subject) {
+  const auto inventory = load_inventory(options.inventory);
+  if (!inventory) return tl::unexpected(inventory.error());
+  subject = "torch " + inventory->environment.torch;
+  const std::string version = version_of(options.tree);
+  if (!version.empty() && version != release(inventory->environment.torch))
+    return fail(Fault::environment,
+                options.tree + " is the tree of PyTorch " + version + ", but " + options.inventory +
+                    " was collected of " + subject,
+                "index the tree of that version, or collect with the torch of this one");
+  const std::string prefix = prefix_of(options.tree, inventory->suite.root);
+  std::vector<memory::Collected> tests;
+  tests.reserve(inventory->tests.size());
+  for (const auto& test : inventory->tests) {
+    const auto variant = base::parse_json(test.id.variant, "variant");
+    const auto text = [&](std::string_view key) {
+      const auto found =
+          variant ? base::optional_string(*variant, key) : std::optional<std::string>{};
+      return found ? found->value_or("") : std::string{};
+    };
+    tests.push_back({prefix + test.id.file, test.id.class_name, test.id.method, test.id.variant,
+                     text("op"), text("dtype"), text("device"), test.node_id, test.line});
+  }
+  return tests;
 }
 
 json::object to_json(const memory::IndexReport& report) {
@@ -159,7 +252,7 @@ void print_problems(const memory::IndexReport& report) {
 
 base::Result<base::ExitCode> explain(const Globals& globals, memory::Memory& memory,
                                      const NarrowingInput& input, const std::string& what) {
-  const auto found = memory.explain(what, memory::Narrowing{input.rules, input.lacks});
+  const auto found = memory.explain(what, narrowing(input));
   if (!found) return tl::unexpected(found.error());
   if (globals.json) {
     json::object object{{"path", found->path},   {"name", found->name},
@@ -187,62 +280,50 @@ base::Result<base::ExitCode> explain(const Globals& globals, memory::Memory& mem
   return base::ExitCode::ok;
 }
 
+base::Result<void> write_export(memory::Memory& memory, const std::string& file) {
+  if (file.empty()) return {};
+  const auto text = memory.exported();
+  if (!text) return tl::unexpected(text.error());
+  return base::write_file_atomically(file, *text);
+}
+
+// Asks what is there, without a tree.
+base::Result<base::ExitCode> ask(const Globals& globals, const Options& options,
+                                 const std::filesystem::path& path) {
+  if (options.explain.empty() && options.export_to.empty())
+    return fail(Fault::usage, "which tree?", "crosscheck index TREE");
+  auto memory = memory::Memory::open_existing(path);
+  if (!memory) return tl::unexpected(memory.error());
+  if (auto written = write_export(*memory, options.export_to); !written)
+    return tl::unexpected(written.error());
+  if (options.explain.empty()) return base::ExitCode::ok;
+  const auto input = narrowing_of(*memory);
+  if (!input) return tl::unexpected(input.error());
+  return explain(globals, *memory, *input, options.explain);
+}
+
 base::Result<base::ExitCode> run_index(const Globals& globals, const Options& options) {
   const auto path = memory_path(globals, options.memory);
   if (!path) return tl::unexpected(path.error());
-  if (options.tree.empty()) {
-    if (options.explain.empty() && options.export_to.empty())
-      return fail(Fault::usage, "which tree?", "crosscheck index TREE");
-    auto memory = memory::Memory::open_existing(*path);
-    if (!memory) return tl::unexpected(memory.error());
-    if (!options.export_to.empty()) {
-      const auto text = memory->exported();
-      if (!text) return tl::unexpected(text.error());
-      if (auto written = base::write_file_atomically(options.export_to, *text); !written)
-        return tl::unexpected(written.error());
-    }
-    if (options.explain.empty()) return base::ExitCode::ok;
-    const auto lacks = memory->note("lacks");
-    const auto rules = memory->note("rules");
-    const auto name = memory->note("rules_name");
-    if (!lacks || !rules || !name) return fail(Fault::internal, "the memory has no notes");
-    const auto input = narrowing_of(split(*lacks), *rules, *name);
-    if (!input) return tl::unexpected(input.error());
-    return explain(globals, *memory, *input, options.explain);
-  }
-  std::string rules;
-  if (!options.rules.empty()) {
-    auto text = base::read_file(options.rules, std::size_t{1} << 20);
-    if (!text) return tl::unexpected(text.error());
-    rules = std::move(*text);
-  }
-  std::set<std::string> lacks{options.without.begin(), options.without.end()};
-  if (!options.profile.empty()) {
-    const auto backend = profile::load_profile(options.profile, profile::built_in_points());
-    if (!backend) return tl::unexpected(backend.error());
-    const auto known = narrowing_of({}, rules, options.rules);
-    if (!known) return tl::unexpected(known.error());
-    const auto lacked = lacks_of(*backend, known->rules);
-    if (!lacked) return tl::unexpected(lacked.error());
-    lacks.insert(lacked->begin(), lacked->end());
-  }
-  const auto input = narrowing_of(std::move(lacks), std::move(rules), options.rules);
+  if (options.tree.empty()) return ask(globals, options, *path);
+  const auto input = narrowing_of(options);
   if (!input) return tl::unexpected(input.error());
-  const memory::Narrowing narrowing =
-      options.without.empty() && options.rules.empty() && options.profile.empty()
-          ? memory::Narrowing{}
-          : memory::Narrowing{input->rules, input->lacks};
+  const memory::Narrowing rules = narrowing(*input);
+  memory::IndexOptions indexing;
+  if (!options.inventory.empty()) {
+    auto tests = collected_of(options, indexing.subject);
+    if (!tests) return tl::unexpected(tests.error());
+    indexing.collected = std::move(*tests);
+  }
   auto memory = memory::Memory::open(*path);
   if (!memory) return tl::unexpected(memory.error());
-  memory::IndexOptions indexing;
   indexing.jobs =
       options.jobs == 0 ? std::max(1U, std::thread::hardware_concurrency()) : options.jobs;
-  indexing.narrowing = &narrowing;
+  indexing.narrowing = &rules;
   indexing.notes = input->notes;
   indexing.every_file = options.every_file;
-  const bool interactive = is_interactive();
   bool shown = false;
-  if (interactive)
+  if (is_interactive())
     indexing.on_progress = [&](std::size_t done, std::size_t of) {
       if (done % 50 != 0 && done != of) return;
       shown = true;
@@ -251,12 +332,8 @@ base::Result<base::ExitCode> run_index(const Globals& globals, const Options& op
   const auto report = memory->index(options.tree, indexing);
   if (shown) std::fprintf(stderr, "\r\x1b[2K");
   if (!report) return tl::unexpected(report.error());
-  if (!options.export_to.empty()) {
-    const auto text = memory->exported();
-    if (!text) return tl::unexpected(text.error());
-    if (auto written = base::write_file_atomically(options.export_to, *text); !written)
-      return tl::unexpected(written.error());
-  }
+  if (auto written = write_export(*memory, options.export_to); !written)
+    return tl::unexpected(written.error());
   if (!options.explain.empty()) return explain(globals, *memory, *input, options.explain);
   if (globals.json) {
     json::object object = to_json(*report);
@@ -289,6 +366,9 @@ const Registration k_registration{
           ->delimiter(',');
       command->add_option("--profile", options.profile,
                           "The backend's profile: what it does not use or promise is dropped");
+      command->add_option("--inventory", options.inventory,
+                          "What `crosscheck collect` listed of this tree: collected tests hang on "
+                          "their definitions");
       command->add_option("--rules", options.rules, "More rules of what is dropped (YAML)");
       command->add_option("--explain", options.explain,
                           "Say why FILE, FILE::Class or FILE::Class::method is kept or dropped");
@@ -296,8 +376,9 @@ const Registration k_registration{
                           "Write all that is known to a file (JSON lines)");
       command->footer(
           "Files that cannot be read wholly are named and counted; the rest is indexed.\n"
-          "Examples:\n  crosscheck index ~/pytorch/test --profile crosscheck.yaml\n"
-          "  crosscheck index ~/pytorch/test --without compile,device:cuda\n"
+          "Examples:\n  crosscheck index ~/pytorch/test --without compile,device:cuda\n"
+          "  crosscheck index ~/pytorch/test --profile crosscheck.yaml --inventory "
+          "inventory.jsonl\n"
           "  crosscheck index --explain test_ops.py::TestCommon::test_out");
       command->callback([&] { action = [&] { return run_index(globals, options); }; });
     }};

@@ -297,7 +297,7 @@ class Indexing {
     load_unchanged();
     const Linked linked{state_.sources};
     write_tests(linked);
-    join(linked);
+    if (auto joined = join(linked); !joined) return tl::unexpected(joined.error());
     count();
     db_.exec("DELETE FROM memory_fact WHERE name LIKE 'note:%'");
     for (const auto& [name, value] : options_.notes) set_fact(db_, ("note:" + name).c_str(), value);
@@ -486,7 +486,7 @@ class Indexing {
     }
   }
 
-  void join(const Linked& linked) {
+  Result<void> join(const Linked& linked) {
     Joiner joiner{state_, linked};
     if (options_.collected) {
       db_.exec("DELETE FROM memory_variant");
@@ -518,6 +518,15 @@ class Indexing {
         static_cast<std::size_t>(db_.execAndGet("SELECT count(*) FROM memory_variant").getInt64());
     report_.unplaced = static_cast<std::size_t>(
         db_.execAndGet("SELECT count(*) FROM memory_variant WHERE definition IS NULL").getInt64());
+    if (options_.collected && options_.mostly_placed && report_.unplaced * 2 > report_.variants)
+      return fail(Fault::environment,
+                  "of " + std::to_string(report_.variants) + " tests collected of " +
+                      options_.subject + ", " + std::to_string(report_.unplaced) +
+                      " are not where the inventory says in " + root_.string() +
+                      ": it was collected from another tree or another version of it",
+                  "collect this one: crosscheck collect --suite TREE, or index the tree of that "
+                  "version");
+    return {};
   }
 
   // A file that changed may hold what was elsewhere, and its classes what others inherit.

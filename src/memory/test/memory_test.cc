@@ -173,6 +173,7 @@ TEST_F(MemoryTest, AnUpdateEqualsARebuild) {
   const Narrowing narrowing{built_in_rules(), {"device:cuda"}};
   IndexOptions options;
   options.jobs = 2;
+  options.mostly_placed = false;
   std::vector<Collected> collected;
   for (int i = 0; i < 40; ++i)
     collected.push_back({"f" + std::to_string(i % 8) + ".py", "Test" + std::to_string(i % 3),
@@ -264,6 +265,14 @@ TEST_F(MemoryTest, VariantsHangOnTheirDefinitions) {
   EXPECT_EQ(search("shared").hits.at(0).variants, 1U) << "through the base class, in its file";
   auto memory = Memory::open_existing(base_ / "m.db");
   EXPECT_EQ(memory->collected().value(), *options.collected);
+  // Of another tree: nothing is changed.
+  for (Collected& test : *options.collected) test.line += 50;
+  const auto refused = Memory::open(base_ / "m.db")->index(tree_.path(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().fault, base::Fault::environment);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("of 6 tests collected of torch 2, 6 are not where"));
+  EXPECT_EQ(memory->collected().value().at(0).line, 3);
 }
 
 TEST_F(MemoryTest, TablesOfOthersAreLeftAlone) {

@@ -37,7 +37,8 @@ struct IndexOptions {
   const Narrowing* narrowing = nullptr;                  // none: the one of the last time stays
   std::optional<std::vector<Collected>> collected = {};  // none: those of the last time stay
   std::string subject = {};                              // what they were collected of
-  std::map<std::string, std::string> notes = {};         // kept for the caller, see `note`
+  bool mostly_placed = true;                      // refuse them where most have no definition here
+  std::map<std::string, std::string> notes = {};  // kept for the caller, see `note`
   bool every_file = false;  // read also those whose time and size say that they are as they were
   std::function<void(std::size_t, std::size_t)> on_progress = {};  // files done, of
 };
