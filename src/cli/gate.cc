@@ -35,7 +35,10 @@ struct GateOptions {
   std::string baseline;
   std::string candidate;
   std::string matrix;
+  std::string key;
+  std::vector<std::string> folders;
   bool dry_run = false;
+  bool accept_load = false;
 };
 
 base::Time now() { return base::SystemClock{}.now(); }
@@ -244,6 +247,22 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
   }
   const auto interpreters = interpreters_of(*manifest, matrix->folder());
   if (!interpreters) return tl::unexpected(interpreters.error());
+  json::object sides;
+  for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
+    auto facts = gate::preflight(
+        side == gate::Side::baseline ? interpreters->baseline : interpreters->candidate,
+        interpreters->probe_path, std::string{to_string(side)});
+    if (!facts) return tl::unexpected(facts.error());
+    const auto reason = gate::unfit_reason(*facts);
+    if (!reason.empty() && !options.accept_load) {
+      return fail(Fault::environment, "this machine is unfit to measure on: " + reason,
+                  "wait until it is idle; with --accept-load cells that suffer are UNFIT");
+    }
+    sides[to_string(side)] = std::move(*facts);
+  }
+  if (auto kept = matrix->keep_environments(std::move(sides), now()); !kept) {
+    return tl::unexpected(kept.error());
+  }
   auto interrupts = Interrupts::watch();
   if (!interrupts) return tl::unexpected(interrupts.error());
   const auto folder = fs::absolute(matrix->folder());
@@ -403,6 +422,8 @@ const Registration k_registration{
       run->add_option("--cells", options.cells,
                       "Only these, by name or its beginning: mlp, mlp/cpu, mlp/cpu/training");
       run->add_flag("--dry-run", options.dry_run, "Print what would be launched");
+      run->add_flag("--accept-load", options.accept_load,
+                    "Measure although other processes keep the processors busy");
       run->footer(
           "Goes on where it was interrupted. Exits 0 if everything may be adopted, else 1.\n"
           "Example:\n  crosscheck gate run --cells mlp/cpu");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
+#include <set>
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
@@ -68,6 +70,45 @@ base::Result<std::string> make_environment(const EnvironmentSpec& spec, const fs
   return python;
 }
 
+// Each value of `root` by its path. A list is one value.
+void flatten(const json::value& root, const std::string& path,
+             std::map<std::string, std::string>& into) {
+  if (!root.is_object()) {
+    into.emplace(path,
+                 root.is_string() ? std::string{root.as_string()} : base::canonical_json(root));
+    return;
+  }
+  for (const auto& [key, value] : root.as_object()) {
+    flatten(value,
+            path.empty() ? std::string{key} : fmt::format("{}.{}", path, std::string_view{key}),
+            into);
+  }
+}
+
+// The words of two long texts that the other lacks: compilers' flags differ in a few of hundreds.
+std::string only_in(const std::string& text, const std::string& other) {
+  std::vector<std::string> words;
+  std::set<std::string> theirs;
+  const auto split = [](const std::string& from, const auto& add) {
+    std::size_t begin = 0;
+    while (begin < from.size()) {
+      const auto end = std::min(from.find_first_of(" ,", begin), from.size());
+      if (end > begin) add(from.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  };
+  split(other, [&](std::string word) { theirs.insert(std::move(word)); });
+  split(text, [&](std::string word) {
+    if (!theirs.contains(word)) words.push_back(std::move(word));
+  });
+  if (words.size() > 8) {
+    const auto more = words.size() - 8;
+    words.resize(8);
+    return fmt::format("{} and {} more", fmt::join(words, " "), more);
+  }
+  return words.empty() ? "nothing more" : fmt::format("{}", fmt::join(words, " "));
+}
+
 // The list `key` of a matrix, each word one of `known` where `known` is not empty.
 base::Result<std::vector<std::string>> words(const json::value& matrix, std::string_view key,
                                              const std::string& source,
@@ -122,6 +163,65 @@ base::Result<std::string> prepare_interpreter(const EnvironmentSpec& spec, const
                           ? spec.python
                           : fs::absolute(spec.python).lexically_normal().string();
   return import_torch(python, spec.label);
+}
+
+base::Result<json::value> preflight(const std::string& python, const std::string& probe_path,
+                                    const std::string& label) {
+  auto asked =
+      base::run_captured({.arguments = {python, "-m", "crosscheck_probe.workload", "--preflight"},
+                          .environment = {{"PYTHONPATH", probe_path}}},
+                         std::chrono::minutes{5});
+  if (!asked) return tl::unexpected(asked.error());
+  if (!asked->status.ok()) {
+    return fail(Fault::environment, fmt::format("{}: {} cannot say what it is: {}", label, python,
+                                                last_line(asked->err)));
+  }
+  return base::parse_json(asked->out, label + "'s preflight");
+}
+
+std::string unfit_reason(const json::value& preflight) {
+  const auto* load = base::find(preflight, "load");
+  const auto* cpus = base::find(preflight, "cpus.online");
+  if (!load || !load->is_array() || load->as_array().empty() || !cpus || !cpus->is_int64())
+    return {};
+  const auto* now = load->as_array().if_contains(0);
+  if (!now->is_number() || now->to_number<double>() <= static_cast<double>(cpus->as_int64())) {
+    return {};
+  }
+  return fmt::format("{:.1f} processes want its {} processors", now->to_number<double>(),
+                     cpus->as_int64());
+}
+
+std::vector<std::string> differences(const json::value& environments) {
+  const auto* baseline = base::find(environments, "baseline");
+  const auto* candidate = base::find(environments, "candidate");
+  if (!baseline || !candidate) return {};
+  std::map<std::string, std::string> left;
+  std::map<std::string, std::string> right;
+  flatten(*baseline, {}, left);
+  flatten(*candidate, {}, right);
+  std::set<std::string> names;
+  for (const auto& [name, value] : left) names.insert(name);
+  for (const auto& [name, value] : right) names.insert(name);
+  std::vector<std::string> found;
+  for (const auto& name : names) {
+    // What changes by the minute, and what is compared.
+    if (name == "load" || name == "memory.available_bytes" || name == "versions.torch" ||
+        name == "versions.git") {
+      continue;
+    }
+    const auto of = [&](const std::map<std::string, std::string>& side) {
+      const auto value = side.find(name);
+      return value == side.end() ? std::string{"not said"} : value->second;
+    };
+    const auto a = of(left);
+    const auto b = of(right);
+    if (a == b) continue;
+    const bool lengthy = a.size() > 80 && b.size() > 80;
+    found.push_back(fmt::format("{}: {} against {}", name, lengthy ? only_in(a, b) : a,
+                                lengthy ? only_in(b, a) : b));
+  }
+  return found;
 }
 
 base::Result<std::string> initial_manifest(const std::string& baseline,

@@ -147,14 +147,6 @@ base::Result<LaunchResult> read_launch_result(std::string_view bytes) {
                                          holds(root, "metric.higher_is_better")};
   }
   result.torch = text(root, "versions.torch");
-  for (const char* name : {"build", "threads"}) {
-    if (!is_object(root, name)) continue;
-    for (const auto& [key, value] : base::find(root, name)->as_object()) {
-      result.facts.emplace(
-          fmt::format("{}.{}", name, std::string_view{key}),
-          value.is_string() ? std::string{value.as_string()} : json::serialize(value));
-    }
-  }
   return result;
 }
 

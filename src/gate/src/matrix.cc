@@ -22,6 +22,28 @@ using base::Fault;
 
 constexpr const char* k_frozen = "frozen.json";
 constexpr const char* k_rehearsal = "rehearsal.json";
+constexpr const char* k_environments = "environments";
+
+// The number that a file is named by.
+std::size_t number_of(const fs::path& path) {
+  std::size_t number = 0;
+  const auto stem = path.stem().string();
+  std::from_chars(stem.data(), stem.data() + stem.size(), number);
+  return number;
+}
+
+base::Result<std::vector<fs::path>> numbered_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator{folder, error}) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  if (error) {
+    return fail(Fault::environment, fmt::format("{}: {}", folder.string(), error.message()));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
 
 std::string id_of(const CellId& id, Side side, const std::string& key) {
   return fmt::format("{} {} {}", to_string(id), to_string(side), key);
@@ -141,6 +163,7 @@ base::Result<Matrix> Matrix::read(const fs::path& folder, const Manifest& manife
   matrix.frozen_at_ = *time;
   if (auto done = matrix.read_launches(); !done) return tl::unexpected(done.error());
   if (auto done = matrix.read_rehearsal(); !done) return tl::unexpected(done.error());
+  if (auto done = matrix.read_environments(); !done) return tl::unexpected(done.error());
   return matrix;
 }
 
@@ -182,15 +205,9 @@ base::Result<Matrix> Matrix::freeze(const fs::path& folder, const Manifest& mani
 }
 
 base::Result<void> Matrix::read_launches() {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator{folder_ / "launches", error}) {
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
-  }
-  if (error)
-    return fail(Fault::environment, fmt::format("{}: {}", folder_.string(), error.message()));
-  std::sort(files.begin(), files.end());
-  for (const auto& path : files) {
+  const auto files = numbered_files(folder_ / "launches");
+  if (!files) return tl::unexpected(files.error());
+  for (const auto& path : *files) {
     const auto text = base::read_file(path);
     if (!text) return tl::unexpected(text.error());
     const auto root = base::parse_json(*text, path.string());
@@ -211,12 +228,54 @@ base::Result<void> Matrix::read_launches() {
         fmt::format("launches/{}", path.filename().string());
     auto& of_cell = launches_[request->cell];
     of_cell.push_back({std::move(*request), std::move(*result)});
-    std::size_t number = 0;
-    const auto stem = path.stem().string();
-    std::from_chars(stem.data(), stem.data() + stem.size(), number);
-    next_ = std::max(next_, number + 1);
+    next_ = std::max(next_, number_of(path) + 1);
   }
   return {};
+}
+
+base::Result<LaunchRecord> Matrix::record(const std::string& file) const {
+  const auto path = folder_ / file;
+  const auto text = base::read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  const auto root = base::parse_json(*text, path.string());
+  if (!root) return tl::unexpected(root.error());
+  auto request = read_request(*root);
+  if (!request) return tl::unexpected(request.error());
+  auto command = base::require_string(*root, "command");
+  const auto started = base::require_string(*root, "started_at");
+  const auto took = base::require_int(*root, "took_us");
+  const auto* answer = base::find(*root, "answer");
+  const auto time = started ? base::parse_rfc3339(*started) : base::Result<base::Time>{};
+  if (!command || !started || !time || !took || !answer) {
+    return fail(Fault::invalid_input, fmt::format("{} is no record of a launch", path.string()));
+  }
+  return LaunchRecord{std::move(*request), std::move(*command), *time, base::Duration{*took},
+                      base::canonical_json(*answer)};
+}
+
+base::Result<void> Matrix::read_environments() {
+  std::error_code ignored;
+  if (!fs::exists(folder_ / k_environments, ignored)) return {};
+  const auto files = numbered_files(folder_ / k_environments);
+  if (!files) return tl::unexpected(files.error());
+  if (files->empty()) return {};
+  const auto text = base::read_file(files->back());
+  if (!text) return tl::unexpected(text.error());
+  auto root = base::parse_json(*text, files->back().string());
+  if (!root) return tl::unexpected(root.error());
+  environments_ = std::move(*root);
+  next_environments_ = number_of(files->back()) + 1;
+  return {};
+}
+
+base::Result<void> Matrix::keep_environments(json::object sides, base::Time now) {
+  std::error_code error;
+  fs::create_directories(folder_ / k_environments, error);
+  sides["at"] = base::to_rfc3339(now);
+  environments_ = std::move(sides);
+  return base::write_file_atomically(
+      folder_ / k_environments / fmt::format("{:03}.json", next_environments_++),
+      base::pretty_json(environments_));
 }
 
 base::Result<void> Matrix::read_rehearsal() {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "crosscheck/gate/environment.h"
+
 namespace crosscheck::gate {
 namespace {
 
@@ -37,28 +39,6 @@ std::string torch_of(const ReportInput& input, Side side) {
     }
   }
   return "not measured yet";
-}
-
-// What the sides' launches report differently about their builds and machines: confounders.
-std::vector<std::string> confounders(const ReportInput& input) {
-  std::map<std::string, std::pair<std::string, std::string>> facts;
-  for (const auto& cell : input.results) {
-    for (const auto& [request, result] : input.matrix.launches(cell.id)) {
-      for (const auto& [name, value] : result.facts) {
-        auto& both = facts[name];
-        (request.side == Side::baseline ? both.first : both.second) = value;
-      }
-    }
-  }
-  std::vector<std::string> found;
-  for (const auto& [name, both] : facts) {
-    if (both.first.empty() || both.second.empty() || both.first == both.second) continue;
-    const auto brief = [](const std::string& text) {
-      return text.size() > 60 ? text.substr(0, 57) + "…" : text;
-    };
-    found.push_back(fmt::format("{}: {} against {}", name, brief(both.first), brief(both.second)));
-  }
-  return found;
 }
 
 json::value to_json(const std::optional<Interval>& interval) {
@@ -124,7 +104,7 @@ std::string report_text(const ReportInput& input) {
     text += fmt::format("claim {} on {}: {}: {}\n", claim.id, claim.backend,
                         to_string(claim.verdict), claim.reason);
   }
-  for (const auto& difference : confounders(input)) {
+  for (const auto& difference : differences(input.matrix.environments())) {
     text += fmt::format("confounder: {}\n", difference);
   }
   for (const auto& caveat : input.manifest.caveats) text += fmt::format("caveat: {}\n", caveat);
@@ -171,7 +151,8 @@ std::string report_markdown(const ReportInput& input) {
   section("Waived", waived);
   section("Fleet", fleet);
   section("Claims", claims);
-  section("Differences between the sides beside PyTorch's version", confounders(input));
+  section("Differences between the sides beside PyTorch's version",
+          differences(input.matrix.environments()));
   section("Caveats", input.manifest.caveats);
   section("Plan", input.manifest.plan);
   return text;
@@ -219,7 +200,8 @@ json::object report_json(const ReportInput& input) {
           {"fleet", std::move(fleet)},
           {"claims", std::move(claims)},
           {"cells", std::move(cells)},
-          {"confounders", texts(confounders(input))},
+          {"environments", input.matrix.environments()},
+          {"confounders", texts(differences(input.matrix.environments()))},
           {"caveats", texts(input.manifest.caveats)}};
 }
 

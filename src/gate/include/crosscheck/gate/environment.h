@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/result.h"
@@ -20,6 +21,16 @@ namespace crosscheck::gate {
 // interpreter, torch or package that is missing is an `environment` fault with its remedy.
 [[nodiscard]] base::Result<std::string> prepare_interpreter(const EnvironmentSpec& spec,
                                                             const std::filesystem::path& folder);
+
+// What `python`'s side is now: versions, build, devices, threads, load (docs/gate-workloads.md).
+[[nodiscard]] base::Result<base::json::value> preflight(const std::string& python,
+                                                        const std::string& probe_path,
+                                                        const std::string& label);
+// Why the machine is unfit to measure on, or empty.
+[[nodiscard]] std::string unfit_reason(const base::json::value& preflight);
+// What stands between the sides beside what is compared: "build.blas: mkl against openblas".
+// `environments` as in Matrix.
+[[nodiscard]] std::vector<std::string> differences(const base::json::value& environments);
 
 // A manifest (YAML, commented) that `parse_manifest` takes and `check` does not refuse, for what
 // the machine has: the quick workloads of the library on the CPU and on two processes. `matrix`,

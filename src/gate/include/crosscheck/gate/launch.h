@@ -88,8 +88,7 @@ struct LaunchResult {
     bool higher_is_better = false;
   };
   std::optional<Metric> metric;
-  std::string torch;                         // its version
-  std::map<std::string, std::string> facts;  // vector_isa, blas, threads, …: to compare the sides
+  std::string torch;  // its version
 };
 
 // `text` is what a launch wrote. What is no such answer is an error that says why.

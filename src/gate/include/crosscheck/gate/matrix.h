@@ -15,6 +15,7 @@
 // A matrix in a folder: the frozen manifest, and one file a finished launch.
 //   frozen.json         what was decided before the first launch, and the seed of the coins
 //   launches/000012.json  request, command, times and answer of the twelfth launch
+//   environments/000.json  what both sides and the machine were when a run began
 //   rehearsal.json      the last rehearsal of the rollback
 // A launch's file appears whole or not at all, so that a gate that was killed repeats only the
 // launch that it died in.
@@ -49,14 +50,22 @@ class Matrix {
   // What `launch` of `id` was: the record's file, from the folder.
   [[nodiscard]] std::string file_of(const CellId& id, Side side, const std::string& key) const;
 
+  // A record's file, read.
+  [[nodiscard]] base::Result<LaunchRecord> record(const std::string& file) const;
+  // {"baseline": …, "candidate": …} of the last run; null before the first.
+  [[nodiscard]] const base::json::value& environments() const { return environments_; }
+
   // Durable when it returns.
   [[nodiscard]] base::Result<void> add(const LaunchRecord& record, const LaunchResult& result);
   [[nodiscard]] base::Result<void> keep(const Rehearsal& rehearsal, base::Time now);
+  // What the sides are now; kept beside what they were in earlier runs.
+  [[nodiscard]] base::Result<void> keep_environments(base::json::object sides, base::Time now);
 
  private:
   Matrix() = default;
   [[nodiscard]] base::Result<void> read_launches();
   [[nodiscard]] base::Result<void> read_rehearsal();
+  [[nodiscard]] base::Result<void> read_environments();
   [[nodiscard]] static base::Result<Matrix> read(const std::filesystem::path& folder,
                                                  const Manifest& manifest);
 
@@ -69,6 +78,8 @@ class Matrix {
   std::map<CellId, std::vector<Logged>> launches_;
   std::map<std::string, std::string> files_;
   std::optional<Rehearsal> rehearsal_;
+  base::json::value environments_;
+  std::size_t next_environments_ = 0;
 };
 
 // Every cell's gates as they stand, in the manifest's order.
