@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 
 #include "command.h"
+#include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/gate/bundle.h"
 #include "crosscheck/gate/decision.h"
 #include "crosscheck/gate/environment.h"
 #include "crosscheck/gate/manifest.h"
@@ -299,7 +302,7 @@ base::Result<ExitCode> run_report(const Globals& globals, const GateOptions& opt
   return print_outcome(globals, *manifest, *matrix, options.format);
 }
 
-base::Result<ExitCode> run_explain(const Globals& globals, const GateOptions& options) {
+base::Result<ExitCode> run_explain(const Globals&, const GateOptions& options) {
   const auto manifest = read_manifest(options);
   if (!manifest) return tl::unexpected(manifest.error());
   const auto chosen = chosen_cells(*manifest, {options.cell});
@@ -312,8 +315,172 @@ base::Result<ExitCode> run_explain(const Globals& globals, const GateOptions& op
   for (const auto& id : *chosen) {
     std::fputs(gate::explain_text(input, id).c_str(), stdout);
   }
-  (void)globals;
   return ExitCode::ok;
+}
+
+// The values that two answers to one request are compared by.
+std::vector<std::pair<std::string, std::string>> values_of(const gate::LaunchResult& result) {
+  std::vector<std::pair<std::string, std::string>> values;
+  const auto add = [&](std::string name, const std::optional<double>& value) {
+    if (value) values.emplace_back(std::move(name), fmt::format("{:.6g}", *value));
+  };
+  if (result.status != gate::LaunchStatus::ok) values.emplace_back("reason", result.reason);
+  add("p50_wall_s", result.p50_wall_s);
+  add("p95_wall_s", result.p95_wall_s);
+  add("peak_memory_bytes", result.peak_memory_bytes);
+  for (const auto& [name, output] :
+       {std::pair{"output", &result.output}, {"gradients", &result.gradients}}) {
+    if (!*output) continue;
+    values.emplace_back(fmt::format("{}.digest", name), (*output)->digest);
+    add(fmt::format("{}.rmse", name), (*output)->rmse);
+  }
+  return values;
+}
+
+base::Result<ExitCode> run_reproduce(const Globals&, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const auto chosen = chosen_cells(*manifest, {options.cell});
+  if (!chosen) return tl::unexpected(chosen.error());
+  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
+  if (!matrix) return tl::unexpected(matrix.error());
+  const auto interpreters = interpreters_of(*manifest, matrix->folder());
+  if (!interpreters) return tl::unexpected(interpreters.error());
+  auto interrupts = Interrupts::watch();
+  if (!interrupts) return tl::unexpected(interrupts.error());
+  const auto folder = fs::absolute(matrix->folder());
+  gate::ProcessLauncher launcher{*manifest, *interpreters, (folder / "reproduced").string(),
+                                 interrupts->fd()};
+  const auto& id = chosen->front();
+  bool any = false;
+  bool same = true;
+  for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
+    const auto file = matrix->file_of(id, side, options.key);
+    if (file.empty()) continue;
+    any = true;
+    const auto record = matrix->record(file);
+    if (!record) return tl::unexpected(record.error());
+    const auto before = gate::read_launch_result(record->text);
+    if (!before) return tl::unexpected(before.error());
+    auto request = record->request;
+    // Not over the checkpoint that is evidence.
+    if (request.purpose == gate::Purpose::exact) {
+      request.checkpoint = (folder / "reproduced" / "checkpoint").string();
+    }
+    std::printf("%s (%s)\n%s\n", std::string{to_string(side)}.c_str(), file.c_str(),
+                record->command.c_str());
+    const auto answer = launcher.launch(request);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto was = values_of(*before);
+    for (const auto& [name, value] : values_of(answer->result)) {
+      const auto old = std::find_if(was.begin(), was.end(),
+                                    [&](const auto& entry) { return entry.first == name; });
+      const auto text = old == was.end() ? std::string{"not there"} : old->second;
+      std::printf("  %-20s %s, now %s\n", name.c_str(), text.c_str(), value.c_str());
+      if (name.ends_with(".digest")) same = same && text == value;
+    }
+    same = same && before->status == answer->result.status;
+  }
+  if (!any) {
+    return fail(Fault::not_found,
+                fmt::format("{} has no launch '{}'", gate::to_string(id), options.key),
+                fmt::format("crosscheck gate explain {} names its launches", gate::to_string(id)));
+  }
+  return same ? ExitCode::ok : ExitCode::no;
+}
+
+base::Result<ExitCode> run_bundle(const Globals&, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
+  if (!matrix) return tl::unexpected(matrix.error());
+  const auto text = base::read_file(options.manifest);
+  if (!text) return tl::unexpected(text.error());
+  const auto results = gate::judge(*manifest, *matrix);
+  const auto outcome = gate::decide(*manifest, results, now());
+  const gate::ReportInput input{*manifest, *matrix, results, outcome};
+  const auto bytes = gate::make_bundle(
+      matrix->folder(),
+      {{"manifest.yaml", *text}, {"report.json", base::pretty_json(gate::report_json(input))}});
+  if (!bytes) return tl::unexpected(bytes.error());
+  if (auto done = base::write_file_atomically(options.file, *bytes); !done) {
+    return tl::unexpected(done.error());
+  }
+  std::printf("%s: %s, SHA-256 %s\n", options.file.c_str(),
+              std::string{to_string(outcome.decision)}.c_str(), base::sha256_hex(*bytes).c_str());
+  return ExitCode::ok;
+}
+
+// Judges a bundle's launches anew, in a folder that is gone afterwards.
+base::Result<ExitCode> run_verify(const Globals&, const GateOptions& options) {
+  const auto bytes = base::read_file(options.file);
+  if (!bytes) return tl::unexpected(bytes.error());
+  const auto files = gate::open_bundle(*bytes, options.file);
+  if (!files) return tl::unexpected(files.error());
+  const auto part = [&](const std::string& name) -> base::Result<std::string> {
+    const auto found = files->find(name);
+    if (found == files->end()) {
+      return fail(Fault::invalid_input, fmt::format("{}: it holds no {}", options.file, name));
+    }
+    return found->second;
+  };
+  const auto text = part("manifest.yaml");
+  const auto report = part("report.json");
+  const auto frozen = part("frozen.json");
+  for (const auto* found : {&text, &report, &frozen}) {
+    if (!*found) return tl::unexpected(found->error());
+  }
+  const auto said = base::parse_json(*report, options.file + ": report.json");
+  const auto fixed = base::parse_json(*frozen, options.file + ": frozen.json");
+  if (!said) return tl::unexpected(said.error());
+  if (!fixed) return tl::unexpected(fixed.error());
+  auto manifest = gate::parse_manifest(*text, options.file + ": manifest.yaml");
+  if (!manifest) return tl::unexpected(manifest.error());
+  gate::adopt_locks(*manifest, *fixed);
+  const auto folder = fs::temp_directory_path() / ("crosscheck-verify-" + base::random_hex(8));
+  const auto clean = [&](base::Result<ExitCode> result) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    return result;
+  };
+  for (const auto& [name, content] : *files) {
+    std::error_code error;
+    fs::create_directories((folder / name).parent_path(), error);
+    if (auto done = base::write_file_atomically(folder / name, content); !done) {
+      return clean(tl::unexpected(done.error()));
+    }
+  }
+  const auto matrix = gate::Matrix::open(folder, *manifest);
+  if (!matrix) return clean(tl::unexpected(matrix.error()));
+  const auto at = base::require_string(*said, "decided_at");
+  const auto then = at ? base::parse_rfc3339(*at) : base::Result<base::Time>{now()};
+  const auto results = gate::judge(*manifest, *matrix);
+  const auto outcome = gate::decide(*manifest, results, then ? *then : now());
+  const auto decision = base::require_string(*said, "decision");
+  const auto again = std::string{to_string(outcome.decision)};
+  if (!decision || *decision != again) {
+    return clean(fail(Fault::invalid_input,
+                      fmt::format("{}: its report says {}, its launches {}", options.file,
+                                  decision ? *decision : "nothing", again)));
+  }
+  std::printf("%s: whole; its %zu files say %s, as its report does; SHA-256 %s\n",
+              options.file.c_str(), files->size(), again.c_str(), base::sha256_hex(*bytes).c_str());
+  return clean(ExitCode::ok);
+}
+
+base::Result<ExitCode> run_merge(const Globals& globals, const GateOptions& options) {
+  const auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  auto merged = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
+  if (!merged) return tl::unexpected(merged.error());
+  for (const auto& folder : options.folders) {
+    const auto shard = gate::Matrix::open(folder, *manifest);
+    if (!shard) return tl::unexpected(shard.error());
+    if (auto done = gate::merge_into(*merged, *shard, *manifest, now()); !done) {
+      return tl::unexpected(done.error());
+    }
+  }
+  return print_outcome(globals, *manifest, *merged, "text");
 }
 
 base::Result<ExitCode> run_init(const GateOptions& options) {
@@ -341,7 +508,7 @@ base::Result<ExitCode> run_init(const GateOptions& options) {
   return ExitCode::ok;
 }
 
-base::Result<ExitCode> run_rehearsal(const Globals& globals, const GateOptions& options) {
+base::Result<ExitCode> run_rehearsal(const Globals&, const GateOptions& options) {
   const auto manifest = read_manifest(options);
   if (!manifest) return tl::unexpected(manifest.error());
   if (manifest->rollback.empty()) {
@@ -367,7 +534,6 @@ base::Result<ExitCode> run_rehearsal(const Globals& globals, const GateOptions& 
       std::chrono::duration_cast<base::Duration>(std::chrono::steady_clock::now() - began);
   if (auto kept = matrix->keep(rehearsal, now()); !kept) return tl::unexpected(kept.error());
   std::printf("rehearsed in %s\n", base::to_human(rehearsal.took).c_str());
-  (void)globals;
   return rehearsal.ok ? ExitCode::ok : ExitCode::no;
 }
 
@@ -442,6 +608,39 @@ const Registration k_registration{
       explain->add_option("cell", options.cell, "Its name, or its beginning")->required();
       explain->footer("Example:\n  crosscheck gate explain mlp/cpu/inference");
       explain->callback([&] { action = [&] { return run_explain(globals, options); }; });
+
+      auto* reproduce = command->add_subcommand(
+          "reproduce", "Print the command of a cell's launch, run it again, and compare");
+      add_common(reproduce);
+      reproduce->add_option("cell", options.cell, "Its name, or its beginning")->required();
+      reproduce->add_option("--launch", options.key, "Which one: exact/0, 1/3/0, …")
+          ->default_val("exact/0");
+      reproduce->footer(
+          "Exits 1 if outputs differ from what was recorded.\n"
+          "Example:\n  crosscheck gate reproduce mlp/cpu/training --launch exact/0");
+      reproduce->callback([&] { action = [&] { return run_reproduce(globals, options); }; });
+
+      auto* bundle = command->add_subcommand(
+          "bundle", "Write the manifest, every launch and the report as one file");
+      add_common(bundle);
+      bundle->add_option("file", options.file, "The file, a tar archive")->required();
+      bundle->footer("Example:\n  crosscheck gate bundle upgrade.tar");
+      bundle->callback([&] { action = [&] { return run_bundle(globals, options); }; });
+
+      auto* verify = command->add_subcommand(
+          "verify", "Check that a bundle is whole, and that its launches say what its report does");
+      verify->add_option("file", options.file, "What `gate bundle` wrote")->required();
+      verify->footer("Exits 3 if not.\nExample:\n  crosscheck gate verify upgrade.tar");
+      verify->callback([&] { action = [&] { return run_verify(globals, options); }; });
+
+      auto* merge = command->add_subcommand(
+          "merge", "Join matrices of one manifest whose cells were measured apart, and decide");
+      add_common(merge);
+      merge->add_option("folder", options.folders, "Folders that `gate run --cells` wrote")
+          ->required();
+      merge->footer(
+          "Exits as run does.\nExample:\n  crosscheck gate merge shard-1 shard-2 -o whole");
+      merge->callback([&] { action = [&] { return run_merge(globals, options); }; });
 
       auto* rehearsal = command->add_subcommand("rollback-rehearsal",
                                                 "Carry out and time the manifest's rollback steps");

@@ -273,3 +273,68 @@ test('a manifest for what there is, and one from a matrix in JSON', (t) => {
   assert.equal(unknown.code, 3);
   assert.match(unknown.err, /odd\.json: 'corectness' is none of the gates/);
 });
+
+test('a launch is made again from its record, and told apart when it answers otherwise', (t) => {
+  const {folder, gate} = matrix(t, {gates: UNTIMED});
+  assert.equal(gate('run').code, 0);
+  const same = gate('reproduce', 'mlp/cpu/inference');
+  assert.equal(same.code, 0, same.out + same.err);
+  assert.match(same.out, /candidate \(launches\/000001\.json\)\nprintf %s .*crosscheck_probe\.workload/);
+  assert.match(same.out, /output\.digest +aa, now aa/);
+  write(join(folder, 'candidate'), 'behaviour.json', JSON.stringify({answer: {output: {digest: 'bb'}}}));
+  const other = gate('reproduce', 'mlp/cpu/inference');
+  assert.equal(other.code, 1);
+  assert.match(other.out, /output\.digest +aa, now bb/);
+  assert.equal(gate('reproduce', 'mlp', '--launch', '1/0/0').code, 3);
+});
+
+test('a bundle says on another machine what it said here, and no byte of it can be changed', (t) => {
+  const {folder, gate} = matrix(t, {gates: UNTIMED});
+  assert.equal(gate('run').code, 0);
+  assert.match(gate('bundle', 'upgrade.tar').out, /upgrade\.tar: adopt, SHA-256 [0-9a-f]{64}/);
+  const elsewhere = temporaryFolder(t);
+  const bytes = readFileSync(join(folder, 'upgrade.tar'));
+  writeFileSync(join(elsewhere, 'upgrade.tar'), bytes);
+  const verified = run(['gate', 'verify', 'upgrade.tar'], {cwd: elsewhere});
+  assert.equal(verified.code, 0, verified.err);
+  assert.match(verified.out, /whole; its \d+ files say adopt/);
+  for (const at of [0, 130, 600, Math.floor(bytes.length / 2), bytes.length - 1]) {
+    const changed = Buffer.from(bytes);
+    changed[at] ^= 1;
+    writeFileSync(join(elsewhere, 'upgrade.tar'), changed);
+    assert.equal(run(['gate', 'verify', 'upgrade.tar'], {cwd: elsewhere}).code, 3, `byte ${at}`);
+  }
+});
+
+test('cells measured apart are joined, and a cell measured twice is refused', (t) => {
+  const {folder, gate} = matrix(t, {gates: UNTIMED, workload: '    phases: [inference, training]\n'});
+  assert.equal(gate('run', '--cells', 'mlp/cpu/inference', '-o', 'one').code, 1, 'the other phase is not run');
+  assert.equal(gate('run', '--cells', 'mlp/cpu/training', '-o', 'two').code, 1);
+  for (const [order, output] of [
+    [['one', 'two'], 'ab'],
+    [['two', 'one'], 'ba'],
+  ]) {
+    const merged = gate('merge', ...order, '-o', output);
+    assert.equal(merged.code, 0, merged.out + merged.err);
+  }
+  assert.equal(gate('merge', 'one', '-o', 'ab').code, 0, 'merging again changes nothing');
+  assert.equal(gate('run', '--cells', 'mlp/cpu/inference', '-o', 'again').code, 1);
+  const twice = gate('merge', 'again', '-o', 'ab');
+  assert.equal(twice.code, 3, twice.err);
+  assert.match(twice.err, /was launched in again and in another folder/);
+  assert.ok(existsSync(join(folder, 'ab/launches/000009.json')));
+});
+
+test('a busy machine is refused until its load is accepted', (t) => {
+  const {gate} = matrix(t, {gates: UNTIMED, baseline: {load: [9.5, 9, 9]}});
+  const refused = gate('run');
+  assert.equal(refused.code, 4);
+  assert.match(refused.err, /unfit to measure on: 9\.5 processes want its 2 processors/);
+  assert.equal(gate('run', '--accept-load').code, 0);
+});
+
+test('what stands between the sides beside PyTorch is reported', (t) => {
+  const {gate, report} = matrix(t, {gates: UNTIMED, candidate: {build: {blas: 'openblas', vector_isa: null}}});
+  assert.equal(gate('run').code, 0);
+  assert.deepEqual(report().confounders, ['build.blas: mkl against openblas', 'build.vector_isa: avx512 against null']);
+});

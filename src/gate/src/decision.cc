@@ -174,6 +174,7 @@ std::string_view to_string(ClaimVerdict verdict) {
 Outcome decide(const Manifest& manifest, std::span<const CellResult> cells, base::Time now) {
   Outcome outcome;
   outcome.decision = Decision::adopt;
+  outcome.at = now;
   for (const auto& workload : manifest.workloads) {
     std::set<std::string> seen;
     for (const auto& id : gate::cells(manifest)) {

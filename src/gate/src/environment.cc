@@ -151,6 +151,17 @@ base::Result<void> hash_locks(Manifest& manifest, const fs::path& folder) {
   return {};
 }
 
+void adopt_locks(Manifest& manifest, const json::value& frozen) {
+  for (const auto& [side, spec] :
+       {std::pair{"baseline", &manifest.baseline}, {"candidate", &manifest.candidate}}) {
+    const auto path = fmt::format("manifest.{}.lock", side);
+    const auto hash = base::require_string(frozen, path + "_hash");
+    const auto lock = base::require_string(frozen, path);
+    if (hash) spec->lock_hash = *hash;
+    if (lock) spec->lock = *lock;
+  }
+}
+
 base::Result<std::string> prepare_interpreter(const EnvironmentSpec& spec, const fs::path& folder) {
   if (!spec.lock.empty()) {
     auto python = make_environment(spec, folder);

@@ -335,6 +335,36 @@ base::Result<void> Matrix::keep(const Rehearsal& rehearsal, base::Time now) {
                                                             {"at", base::to_rfc3339(now)}}));
 }
 
+base::Result<void> merge_into(Matrix& merged, const Matrix& shard, const Manifest& manifest,
+                              base::Time now) {
+  for (const auto& id : cells(manifest)) {
+    for (const auto& [request, result] : shard.launches(id)) {
+      const auto record = shard.record(shard.file_of(id, request.side, request.key));
+      if (!record) return tl::unexpected(record.error());
+      const auto file = merged.file_of(id, request.side, request.key);
+      if (file.empty()) {
+        if (auto added = merged.add(*record, result); !added) return added;
+        continue;
+      }
+      const auto theirs = merged.record(file);
+      if (!theirs) return tl::unexpected(theirs.error());
+      if (theirs->text != record->text || theirs->started != record->started) {
+        return fail(Fault::conflict,
+                    fmt::format("{} {} {} was launched in {} and in another folder", to_string(id),
+                                to_string(request.side), request.key, shard.folder().string()),
+                    "measure a cell in one place: gate run --cells");
+      }
+    }
+  }
+  if (shard.environments().is_object()) {
+    if (auto kept = merged.keep_environments(shard.environments().as_object(), now); !kept) {
+      return kept;
+    }
+  }
+  if (shard.rehearsal() && !merged.rehearsal()) return merged.keep(*shard.rehearsal(), now);
+  return {};
+}
+
 std::vector<CellResult> judge(const Manifest& manifest, const Matrix& matrix) {
   std::vector<CellResult> results;
   for (const auto& id : cells(manifest)) {

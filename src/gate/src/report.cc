@@ -191,6 +191,7 @@ json::object report_json(const ReportInput& input) {
   }
   return {{"matrix", input.manifest.name},
           {"decision", to_string(input.outcome.decision)},
+          {"decided_at", base::to_rfc3339(input.outcome.at)},
           {"digest", input.matrix.digest()},
           {"frozen_at", base::to_rfc3339(input.matrix.frozen_at())},
           {"seed", static_cast<std::int64_t>(input.matrix.seed())},

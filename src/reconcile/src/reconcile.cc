@@ -693,7 +693,7 @@ base::Result<NewTexts> write(const config::Config& config, const Proposals& prop
   // In the order of the configuration's files.
   NewTexts texts;
   for (const auto& document : config.documents) {
-    config::Editor editor{config, *document};
+    config::Editor editor{*document};
     bool changed = false;
     for (const Change& change : proposals.changes) {
       if (!change.is_written() || !is_in(change, *document)) continue;

@@ -29,8 +29,8 @@ struct Decision {
 class Editor {
  public:
   // Of the configuration's first file.
-  explicit Editor(const Config& config) : Editor{config, *config.documents.front()} {}
-  Editor(const Config& config, const Document& document) : config_{config}, document_{document} {}
+  explicit Editor(const Config& config) : Editor{*config.documents.front()} {}
+  explicit Editor(const Document& document) : document_{document} {}
 
   // Of a whole entry. Nothing removes the key, where it has a line to itself without a comment;
   // otherwise the default is written out.
@@ -126,7 +126,6 @@ class Editor {
                                           std::vector<const Entry*>& gone);
   [[nodiscard]] base::Result<void> settle_all();
 
-  const Config& config_;
   const Document& document_;
   std::vector<Splice> splices_;
   std::map<const FileEntry*, PendingOfFile> pending_;

@@ -53,6 +53,7 @@ struct Outcome {
   std::vector<ClaimRuling> claims;
   // Of all: adopt only if every ruling and the fleet adopt.
   Decision decision = Decision::defer;
+  base::Time at;  // when it was decided: waivers expire
 };
 
 // Waivers that have expired at `now` do not count.

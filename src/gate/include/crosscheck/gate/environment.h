@@ -16,6 +16,9 @@ namespace crosscheck::gate {
 [[nodiscard]] base::Result<void> hash_locks(Manifest& manifest,
                                             const std::filesystem::path& folder);
 
+// As `frozen` (the whole of frozen.json) has them: where the lock files themselves are elsewhere.
+void adopt_locks(Manifest& manifest, const base::json::value& frozen);
+
 // The interpreter of `spec`, absolute: as it is named, or made from its lock file in
 // `folder`/environments (once a lock file; some minutes). Imports torch before it says yes. An
 // interpreter, torch or package that is missing is an `environment` fault with its remedy.

@@ -82,6 +82,11 @@ class Matrix {
   std::size_t next_environments_ = 0;
 };
 
+// Takes the launches, the environments and the rehearsal of `shard`, a matrix of the same manifest.
+// `conflict`: both made a launch, with other answers.
+[[nodiscard]] base::Result<void> merge_into(Matrix& merged, const Matrix& shard,
+                                            const Manifest& manifest, base::Time now);
+
 // Every cell's gates as they stand, in the manifest's order.
 [[nodiscard]] std::vector<CellResult> judge(const Manifest& manifest, const Matrix& matrix);
 
