@@ -71,11 +71,19 @@ def kernel_of(table: str, key: str) -> tuple[str, str]:
 
 
 def kernels(key: str) -> dict[str, tuple[str, str]]:
+    names = getattr(torch._C, "_dispatch_get_all_op_names", _schema_names)()
     return {
         name: kernel_of(torch._C._dispatch_dump_table(name), key)
-        for name in sorted(torch._C._dispatch_get_all_op_names())
+        for name in sorted(names)
         if name.startswith("aten::")
     }
+
+
+def _schema_names() -> set[str]:
+    """Returns the operators of torch 1.13; TorchScript's own, which have no table, are not theirs."""
+    schemas = torch._C._jit_get_all_schemas()
+    names = {f"{s.name}.{s.overload_name}" if s.overload_name else s.name for s in schemas}
+    return {name for name in names if "registered at" in torch._C._dispatch_dump_table(name)}
 
 
 def full_name(overload: Any) -> str:
