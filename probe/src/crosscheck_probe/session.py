@@ -86,6 +86,7 @@ class Session:
         self._tests = tests
         self._repeat = repeat
         self._memory = Memory(device)
+        self._used: tuple[int, int] | None = None  # when the latest test had ended
         self._tracer = _tracer_of(trace)
         self._running: _Running | None = None
         self._last_error: BaseException | None = None
@@ -246,7 +247,9 @@ class Session:
 
     def _run_one(self, session: Any, item: Any, following: Any) -> None:
         self._channel.emit("start", node=item.nodeid)
-        before = self._memory.held()
+        if self._used is None:
+            self._used = self._memory.held()
+        before = self._used
         running = self._running = _Running()
         try:
             with self._tracer.test() if self._tracer else nullcontext():
@@ -260,9 +263,12 @@ class Session:
                 running.phase = "teardown"
                 self._fail(broken)
         self._running = None
-        host, device = (after - then for after, then in zip(self._memory.held(), before))
+        self._used = self._memory.held()
+        host, device = (after - then for after, then in zip(self._used, before))
         traced = self._tracer.take() if self._tracer else {}
-        self._channel.emit(
+        # The start of the next test is the next thing that happens, if there is one.
+        say = self._channel.emit if following is None else self._channel.hold
+        say(
             "finish",
             node=item.nodeid,
             **_verdict(running),
