@@ -37,13 +37,6 @@ struct Of {
   std::string test;
 };
 
-Result<ops::Index> open_index(const Globals& globals, const std::string& given,
-                              ops::Index::Open how) {
-  const auto path = index_path(globals, given);
-  if (!path) return tl::unexpected(path.error());
-  return ops::Index::open(*path, how);
-}
-
 Result<base::ExitCode> run_ingest(const Globals& globals, const Ingest& options) {
   auto index = open_index(globals, options.index, ops::Index::Open::write);
   if (!index) return tl::unexpected(index.error());

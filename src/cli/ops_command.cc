@@ -30,6 +30,13 @@ base::Result<std::filesystem::path> index_path(const Globals& globals, const std
   return std::filesystem::path{file}.replace_extension(".operators.db");
 }
 
+base::Result<ops::Index> open_index(const Globals& globals, const std::string& given,
+                                    ops::Index::Open how) {
+  const auto path = index_path(globals, given);
+  if (!path) return tl::unexpected(path.error());
+  return ops::Index::open(*path, how);
+}
+
 void add_index_option(CLI::App& command, std::string& index) {
   command.add_option("--index", index,
                      "The operator index; default: beside the store, as <name>.operators.db");

@@ -63,6 +63,7 @@ ops::TraceHeader header_of(const runner::RunRequest& request, runner::Observer o
   }
   header.composites = std::move(observer.composites);
   header.aliases = std::move(observer.aliases);
+  header.delegates = std::move(observer.delegates);
   return header;
 }
 

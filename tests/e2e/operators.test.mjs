@@ -103,3 +103,72 @@ test('a trace of another build, cut off, or broken is refused or said', (t) => {
   assert.equal(ok(folder, ['ops', 'tests', 'add']).out, 'a.py::A::x\na.py::A::z\n');
   assert.ok(existsSync(join(folder, 'c.operators.db')));
 });
+
+test('what a backend lacks: what one operator would bring, and which to add first', (t) => {
+  const folder = temporaryFolder(t);
+  const delegates = {'aten::add.Tensor': 'aten::add.out'};
+  write(folder, 'a.jsonl', {delegates, composites: ['aten::linear']}, [
+    line('both', {'aten::add.Tensor': 1, 'aten::mm': 1, 'aten::linear': 1}),
+    line('sum', {'aten::add.Tensor': 1, 'aten::relu': 1}),
+    line('fine', {'aten::relu': 1}),
+    {...line('dead', {}), outcome: 'crashed', operators: undefined},
+    {end: 4},
+  ]);
+  ok(folder, ['ops', 'ingest', 'a.jsonl']);
+  writeFileSync(join(folder, 'list.txt'), 'aten::relu\n');
+  writeFileSync(
+    join(folder, 'support.jsonl'),
+    [
+      {schema: 1},
+      {op: 'aten::add.Tensor', answer: 'missing', because: 'aten::add.out'},
+      {op: 'aten::relu', answer: 'native'},
+      {op: 'aten::mm', answer: 'missing'},
+    ]
+      .map((answer) => JSON.stringify(answer))
+      .join('\n'),
+  );
+  for (const support of ['list.txt', 'support.jsonl']) {
+    const add = ok(folder, ['ops', 'enable', 'add', '--support', support, '--json']);
+    assert.deepEqual(JSON.parse(add.out), {
+      ...{missing: ['aten::add.out'], need: ['a.py::A::both', 'a.py::A::sum']},
+      ...{alone: ['a.py::A::sum'], also_missing: [{operator: 'aten::mm', tests: 1}]},
+      ...{tests: 4, tests_that_lack_something: 2, unknown: 1},
+    });
+    const next = JSON.parse(ok(folder, ['ops', 'next', '--support', support, '--json']).out);
+    assert.deepEqual(next.steps, [
+      {operators: ['aten::add.out'], frees: 1, in_all: 1},
+      {operators: ['aten::mm'], frees: 1, in_all: 2},
+    ]);
+    assert.deepEqual(next.alone[0], {operator: 'aten::add.out', frees: 1, need: 2});
+  }
+  const told = ok(folder, ['ops', 'next', '--support', 'list.txt', '--limit', '1']);
+  assert.match(told.out, /2 of 4 tests lack something[^]*1 +1 +aten::add\.out/);
+  assert.match(told.err, /1 tests are left out: no operators are known/);
+  assert.match(
+    ok(folder, ['ops', 'enable', 'relu', '--support', 'list.txt']).out,
+    /aten::relu is not missing/,
+  );
+  writeFileSync(join(folder, 'broken.jsonl'), '{"op":"aten::mm","answer":"perhaps"}\n');
+  assert.match(
+    ok(folder, ['ops', 'next', '--support', 'broken.jsonl'], {code: 3}).err,
+    /broken\.jsonl:1: answer: expected one of native/,
+  );
+});
+
+test('what is missing, as the failures of a run on the reference device name it', (t) => {
+  const folder = temporaryFolder(t);
+  const files = ['--files', 'test_gradients.py', '--select', 'addmm', '--python', python, '-j', '1'];
+  ok(folder, ['trace', ...files, '--device', 'cpu', '-o', 'cpu.jsonl', '--observer', 'dispatch-mode']);
+  ok(folder, ['ops', 'ingest', 'cpu.jsonl']);
+  const config = join(folder, 'refdev.json');
+  writeFileSync(config, JSON.stringify({operators: ['aten::mm.out']}));
+  const done = run(['run', ...files, '--device', 'refdev', '--db', join(folder, 'c.db')], {
+    cwd: folder,
+    env: {REFDEV_CONFIG: config},
+  });
+  assert.equal(done.code, 1, done.out + done.err);
+  const next = JSON.parse(ok(folder, ['ops', 'next', '--json']).out);
+  const missing = next.alone.map(({operator}) => operator);
+  assert.ok(missing.includes('aten::addmm.out'), JSON.stringify(next));
+  assert.equal(next.tests_that_lack_something, next.tests);
+});

@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cctype>
 #include <iterator>
 
 namespace crosscheck::base {
@@ -105,7 +106,7 @@ boost::json::object to_json(const Operators& operators) {
   boost::json::object phases;
   for (std::size_t i = 0; i < k_phase_count; ++i) {
     // The graphs say it.
-    if (static_cast<Phase>(i) == Phase::compiled && !operators.graphs.empty()) continue;
+    if (static_cast<Phase>(i) == Phase::compiled) continue;
     if (!operators.phases[i].empty()) phases[k_phases[i]] = counts_object(operators.phases[i]);
   }
   boost::json::object object{{"operators", std::move(phases)}};
@@ -129,7 +130,7 @@ Result<std::optional<Operators>> read_operators(const boost::json::object& objec
   Operators operators;
   for (const auto& [name, value] : *phases) {
     const auto phase = parse_phase(std::string_view{name.data(), name.size()});
-    if (!phase) continue;
+    if (!phase || *phase == Phase::compiled) continue;
     auto counts = read_counts(value, "operators." + std::string{to_string(*phase)});
     if (!counts) return tl::unexpected(counts.error());
     operators.phases[static_cast<std::size_t>(*phase)] = std::move(*counts);
@@ -147,6 +148,19 @@ Result<std::optional<Operators>> read_operators(const boost::json::object& objec
     operators.compiles = compiles->get_bool();
   }
   return std::optional{std::move(operators)};
+}
+
+std::string named_operator(std::string_view message) {
+  const auto at = message.find("aten::");
+  if (at == std::string_view::npos) return {};
+  auto end = at + 6;
+  while (end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 ||
+                                  message[end] == '_' || message[end] == '.')) {
+    ++end;
+  }
+  std::string_view name = message.substr(at, end - at);
+  while (name.ends_with('.')) name.remove_suffix(1);
+  return name.size() > 6 ? std::string{name} : std::string{};
 }
 
 void join(Operators& operators, const Operators& more) {

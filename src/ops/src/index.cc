@@ -39,6 +39,7 @@ CREATE TABLE build (torch TEXT NOT NULL, torch_git TEXT NOT NULL, device TEXT NO
 CREATE TABLE composite (name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE alias (name TEXT NOT NULL, operator TEXT NOT NULL, PRIMARY KEY (name, operator))
   WITHOUT ROWID;
+CREATE TABLE delegate (name TEXT PRIMARY KEY, kernel TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE operator (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE test (number INTEGER PRIMARY KEY, file TEXT NOT NULL, class TEXT NOT NULL,
                    method TEXT NOT NULL, variant TEXT NOT NULL, node TEXT NOT NULL,
@@ -385,12 +386,16 @@ void put_names(SQLite::Database& db, const TraceHeader& header) {
     composite.exec();
     composite.reset();
   }
-  SQLite::Statement alias{db, "INSERT OR IGNORE INTO alias VALUES (?, ?)"};
-  for (const auto& [name, of] : header.aliases) {
-    alias.bindNoCopy(1, name);
-    alias.bindNoCopy(2, of);
-    alias.exec();
-    alias.reset();
+  for (const auto& [pairs, sql] :
+       {std::pair{&header.aliases, "INSERT OR IGNORE INTO alias VALUES (?, ?)"},
+        {&header.delegates, "INSERT OR IGNORE INTO delegate VALUES (?, ?)"}}) {
+    SQLite::Statement insert{db, sql};
+    for (const auto& [name, of] : *pairs) {
+      insert.bindNoCopy(1, name);
+      insert.bindNoCopy(2, of);
+      insert.exec();
+      insert.reset();
+    }
   }
 }
 
@@ -525,12 +530,16 @@ Result<Aliases> Index::aliases() const {
   });
 }
 
-Result<std::vector<std::string>> Index::composites() const {
-  return guarded(impl_->path, [&]() -> Result<std::vector<std::string>> {
-    std::vector<std::string> names;
-    SQLite::Statement rows{impl_->db, "SELECT name FROM composite ORDER BY name"};
-    while (rows.executeStep()) names.push_back(text_of(rows.getColumn(0)));
-    return names;
+Result<Making> Index::making() const {
+  return guarded(impl_->path, [&]() -> Result<Making> {
+    Making making;
+    SQLite::Statement composites{impl_->db, "SELECT name FROM composite"};
+    while (composites.executeStep()) making.composites.insert(text_of(composites.getColumn(0)));
+    SQLite::Statement delegates{impl_->db, "SELECT name, kernel FROM delegate"};
+    while (delegates.executeStep()) {
+      making.delegates.emplace(text_of(delegates.getColumn(0)), text_of(delegates.getColumn(1)));
+    }
+    return making;
   });
 }
 
@@ -632,10 +641,10 @@ Result<std::string> Index::exported() const {
   }
   auto sets = all(Phases::all());
   const auto aliased = aliases();
-  const auto composed = composites();
+  const auto made = making();
   if (!sets) return tl::unexpected(sets.error());
   if (!aliased) return tl::unexpected(aliased.error());
-  if (!composed) return tl::unexpected(composed.error());
+  if (!made) return tl::unexpected(made.error());
   std::string text;
   for (const auto& line : lines) text += line + "\n";
   std::set<std::string> postings;
@@ -646,7 +655,10 @@ Result<std::string> Index::exported() const {
   }
   text += fmt::format("{}\n", fmt::join(postings, "\n"));
   for (const auto& [alias, of] : *aliased) text += alias + " = " + of + "\n";
-  return text + fmt::format("{}\n", fmt::join(*composed, " "));
+  for (const auto& [name, kernel] : std::map{made->delegates.begin(), made->delegates.end()}) {
+    text += name + " by " + kernel + "\n";
+  }
+  return text + fmt::format("{}\n", fmt::join(made->composites, " "));
 }
 
 }  // namespace crosscheck::ops

@@ -15,6 +15,7 @@
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/gzip.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/ops/names.h"
 
 namespace crosscheck::ops {
 namespace {
@@ -69,6 +70,24 @@ Result<std::vector<std::string>> read_names(const json::object& root, std::strin
   return names;
 }
 
+Result<Aliases> read_pairs(const json::object& root, std::string_view key) {
+  Aliases pairs;
+  const auto* value = root.if_contains(key);
+  if (value == nullptr) return pairs;
+  const auto* object = value->if_object();
+  if (object == nullptr) {
+    return fail(Fault::invalid_input, fmt::format("{}: expected an object", key));
+  }
+  for (const auto& [name, of] : *object) {
+    if (!of.is_string() || of.get_string().size() > base::Operators::k_name_limit ||
+        name.size() > base::Operators::k_name_limit) {
+      return fail(Fault::invalid_input, fmt::format("{}: expected operators' names", key));
+    }
+    pairs.emplace_back(name, of.get_string());
+  }
+  return pairs;
+}
+
 Result<TraceHeader> read_header(const json::value& root) {
   TraceHeader header;
   const auto* object = root.if_object();
@@ -100,12 +119,11 @@ Result<TraceHeader> read_header(const json::value& root) {
   auto composites = read_names(*object, "composites");
   if (!composites) return tl::unexpected(composites.error());
   header.composites = std::move(*composites);
-  if (const auto* aliases = object->if_contains("aliases")) {
-    if (!aliases->is_object()) return fail(Fault::invalid_input, "aliases: expected an object");
-    for (const auto& [alias, of] : aliases->get_object()) {
-      if (!of.is_string()) return fail(Fault::invalid_input, "aliases: expected operators' names");
-      header.aliases.emplace_back(alias, of.get_string());
-    }
+  for (const auto& [key, to] :
+       {std::pair{"aliases", &header.aliases}, {"delegates", &header.delegates}}) {
+    auto pairs = read_pairs(*object, key);
+    if (!pairs) return tl::unexpected(pairs.error());
+    *to = std::move(*pairs);
   }
   return header;
 }
@@ -190,9 +208,12 @@ std::string header_line(const TraceHeader& header) {
   json::array composites;
   for (const auto& name : header.composites) composites.emplace_back(name);
   line["composites"] = std::move(composites);
-  json::object aliases;
-  for (const auto& [alias, of] : header.aliases) aliases[alias] = of;
-  line["aliases"] = std::move(aliases);
+  for (const auto& [key, pairs] :
+       {std::pair{"aliases", &header.aliases}, {"delegates", &header.delegates}}) {
+    json::object object;
+    for (const auto& [name, of] : *pairs) object[name] = of;
+    line[key] = std::move(object);
+  }
   return json::serialize(line);
 }
 

@@ -16,6 +16,7 @@ inline TraceHeader make_header() {
   header.observer = "record-function";
   header.composites = {"aten::linear"};
   header.aliases = {{"aten::special_expit", "aten::sigmoid"}};
+  header.delegates = {{"aten::add.Tensor", "aten::add.out"}};
   return header;
 }
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "crosscheck/base/json.h"
+#include "crosscheck/base/operators.h"
 
 namespace crosscheck::reconcile {
 namespace {
@@ -22,19 +22,6 @@ using Verdict = Sighting::Verdict;
 constexpr std::size_t k_most_evidence = 3;
 constexpr std::size_t k_most_operators = 8;
 constexpr std::size_t k_headline = 200;
-
-// "aten::mm.out" of "Could not run 'aten::mm.out' with arguments …"; empty: none is named.
-std::string operator_in(std::string_view message) {
-  const auto at = message.find("aten::");
-  if (at == std::string_view::npos) return {};
-  auto end = at + 6;
-  while (end < message.size() && (std::isalnum(static_cast<unsigned char>(message[end])) != 0 ||
-                                  message[end] == '_' || message[end] == '.'))
-    ++end;
-  std::string_view name = message.substr(at, end - at);
-  while (name.ends_with('.')) name.remove_suffix(1);
-  return name.size() > 6 ? std::string{name} : std::string{};
-}
 
 // C++'s names, as messages have them: "not implemented for 'Half'".
 constexpr std::array<std::pair<std::string_view, std::string_view>, 13> k_scalar_types{
@@ -74,8 +61,8 @@ Reason reason_of(const Subject& subject) {
   if (failure.outcome == Outcome::crashed) return Reason::crash;
   switch (failure.kind) {
     case FailureKind::unsupported_operator:
-      return operator_in(failure.message).empty() ? Reason::undecided
-                                                  : Reason::unsupported_operator;
+      return base::named_operator(failure.message).empty() ? Reason::undecided
+                                                           : Reason::unsupported_operator;
     case FailureKind::unsupported_dtype:
       return subject.test->dtype.empty() && dtype_in(failure.message).empty()
                  ? Reason::undecided
@@ -210,7 +197,7 @@ Explained explain_failure(std::span<const Subject* const> subjects, Explained ex
   for (const Subject* subject : group) {
     const Failure& one = *subject->standing.newest->failure;
     evidence.add(*subject->standing.newest);
-    if (reason == Reason::unsupported_operator) operators.insert(operator_in(one.message));
+    if (reason == Reason::unsupported_operator) operators.insert(base::named_operator(one.message));
     if (reason == Reason::unsupported_dtype)
       dtypes.insert(subject->test->dtype.empty() ? dtype_in(one.message) : subject->test->dtype);
     if (reason == Reason::numerical_mismatch &&

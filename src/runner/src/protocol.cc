@@ -182,18 +182,21 @@ Result<Event> read_finish(const json::value& root) {
 
 Result<Event> read_observer(const json::value& root) {
   Reader reader{root};
-  Observer observer{reader.text("observer"),
-                    reader.optional_text("library"),
-                    reader.optional_text("note"),
-                    reader.optional_texts("composites"),
-                    {}};
-  if (const auto* aliases = reader.optional_object("aliases")) {
-    for (const auto& [alias, of] : *aliases) {
+  Observer observer;
+  observer.observer = reader.text("observer");
+  observer.library = reader.optional_text("library");
+  observer.note = reader.optional_text("note");
+  observer.composites = reader.optional_texts("composites");
+  for (const auto& [key, to] :
+       {std::pair{"aliases", &observer.aliases}, {"delegates", &observer.delegates}}) {
+    const auto* pairs = reader.optional_object(key);
+    if (pairs == nullptr) continue;
+    for (const auto& [name, of] : *pairs) {
       if (!of.is_string()) {
-        reader.wrong("aliases", "an operator for every name");
+        reader.wrong(key, "an operator for every name");
         break;
       }
-      observer.aliases.emplace_back(alias, of.get_string());
+      to->emplace_back(name, of.get_string());
     }
   }
   return reader.done(std::move(observer));

@@ -51,8 +51,11 @@ struct Operators {
 // Fields "operators", "graphs" and "compiles", those that are not empty.
 [[nodiscard]] boost::json::object to_json(const Operators& operators);
 // Of an object that may hold more; nothing where it has no "operators". Other phases' names than
-// those above are passed over. The error names the field.
+// those above are passed over, and what is compiled stands in "graphs". The error names the field.
 [[nodiscard]] Result<std::optional<Operators>> read_operators(const boost::json::object& object);
+
+// "aten::mm.out" of "Could not run 'aten::mm.out' with arguments …"; empty: none is named.
+[[nodiscard]] std::string named_operator(std::string_view message);
 
 // Adds what another process saw of the same test: the greater count stands.
 void join(Operators& operators, const Operators& more);

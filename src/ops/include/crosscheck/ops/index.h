@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "crosscheck/base/operators.h"
@@ -57,6 +59,12 @@ struct IndexSummary {
   std::size_t operators = 0;
 };
 
+// How torch makes operators of others.
+struct Making {
+  std::set<std::string> composites;  // of others that are recorded as well, on every device
+  std::unordered_map<std::string, std::string> delegates;  // add.Tensor to add.out: one kernel
+};
+
 // Sets of tests, by number, in order.
 using Tests = std::vector<std::uint32_t>;
 struct OperatorTests {
@@ -89,8 +97,7 @@ class Index {
   [[nodiscard]] base::Result<IndexSummary> summary() const;
   [[nodiscard]] base::Result<std::vector<std::string>> operators() const;  // in order of name
   [[nodiscard]] base::Result<Aliases> aliases() const;
-  // Names that torch makes of other operators on every device.
-  [[nodiscard]] base::Result<std::vector<std::string>> composites() const;
+  [[nodiscard]] base::Result<Making> making() const;
 
   // Tests that use any of `operators` in any of `phases`.
   [[nodiscard]] base::Result<Tests> tests_of(const std::vector<std::string>& operators,

@@ -43,7 +43,8 @@ struct TraceHeader {
   std::string shard;      // which part of them
   // Operators that torch makes of others whatever the device: those stand in the trace as well.
   std::vector<std::string> composites;
-  std::vector<std::pair<std::string, std::string>> aliases;  // name, the operator that it names
+  std::vector<std::pair<std::string, std::string>> aliases;    // name, the operator that it names
+  std::vector<std::pair<std::string, std::string>> delegates;  // overload, the one with its kernel
   friend bool operator==(const TraceHeader&, const TraceHeader&) = default;
 };
 

@@ -53,6 +53,7 @@ struct Observer {
   std::string note;      // why it is not the one that would be better
   std::vector<std::string> composites;
   std::vector<std::pair<std::string, std::string>> aliases;
+  std::vector<std::pair<std::string, std::string>> delegates;
 };
 // The probe itself cannot go on.
 struct ProbeFailure {
