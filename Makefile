@@ -1,5 +1,5 @@
 # Each target is one script, which works without make too.
-.PHONY: build run test deep bench dist lint format clean
+.PHONY: build run test deep bench evaluate dist lint format clean
 build:
 	@scripts/setup build
 	@scripts/build release crosscheck
@@ -17,6 +17,8 @@ lint:
 	@scripts/lint
 bench:
 	@scripts/bench
+evaluate:
+	@scripts/evaluate
 format:
 	@scripts/setup lint
 	@scripts/format

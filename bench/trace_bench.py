@@ -1,7 +1,7 @@
 """What tracing costs: processor time and outcomes of the same tests, traced and not.
 
-Side by side and in turns, so that a busy machine burdens all. scripts/bench runs this, with the bundled suite on torch 2.13.0;
-with --suite and --python on another tree and torch.
+Side by side and in turns, so that a busy machine burdens all. scripts/bench runs this, with the
+bundled suite on torch 2.13.0; with --suite and --python it measures another tree and torch.
 """
 
 import argparse
@@ -73,9 +73,7 @@ def main() -> int:
         figures.append(figure)
         print(f"{name:<60} {ours:>10.3g} {unit:<6} {wanted}", flush=True)
 
-    with tempfile.TemporaryDirectory(
-        dir=ROOT / "build", prefix="bench-trace."
-    ) as name:
+    with tempfile.TemporaryDirectory(dir=ROOT / "build", prefix="bench-trace.") as name:
         folder = pathlib.Path(name)
         # Collected once: what is compared is the tests' own work.
         inventory = folder / "inventory.jsonl"
@@ -92,9 +90,9 @@ def main() -> int:
         runs: dict[str, list[float]] = {kind: [] for kind in ("none", *OBSERVERS)}
         seen: dict[str, dict[str, str]] = {}
         for _ in range(arguments.rounds):
-            for kind in runs:
+            for kind, times in runs.items():
                 seconds, seen[kind] = measure(arguments.program, where, folder, kind)
-                runs[kind].append(seconds)
+                times.append(seconds)
         report(add, runs, seen)
 
     if arguments.out:
@@ -129,7 +127,9 @@ def report(
         )
         flips = sum(seen[kind].get(node) != was for node, was in seen["none"].items())
         own = kind == "record-function"
-        add(f"{kind}: processor time over untraced", "%", over * 100, 6 if own else None)
+        add(
+            f"{kind}: processor time over untraced", "%", over * 100, 6 if own else None
+        )
         add(f"{kind}: outcomes that it changes", "", flips, 0 if own else None)
 
 

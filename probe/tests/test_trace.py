@@ -52,6 +52,7 @@ def library() -> str:
     line = ask("observer", {"observer": "record-function"}).of("observer")[0]
     assert "aten::linear" in line["composites"]
     assert line["aliases"]["aten::special_expit"] == "aten::sigmoid"
+    assert line["delegates"]["aten::addmm"] == "aten::addmm.out"
     return str(line["library"])
 
 

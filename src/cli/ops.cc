@@ -88,7 +88,14 @@ Result<base::ExitCode> run_tests_of(const Globals& globals, const TestsOf& optio
   const auto summary = index->summary();
   if (!summary) return tl::unexpected(summary.error());
   const auto phases = phases_of(options.phases);
-  const auto overloads = ops::matching(options.name, *known, *aliases, !options.exact);
+  auto overloads = ops::matching(options.name, *known, *aliases, !options.exact);
+  if (!options.exact) {
+    // A kernel is used by whatever it is the kernel of, whether or not the observer saw itself.
+    const auto making = index->making();
+    if (!making) return tl::unexpected(making.error());
+    overloads = ops::with_delegating(std::move(overloads), ops::qualified(options.name), *known,
+                                     making->delegates);
+  }
   if (overloads.empty()) {
     std::vector<std::string_view> names;
     for (const auto& name : *known) names.push_back(ops::operator_of(name));

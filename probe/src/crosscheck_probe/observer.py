@@ -11,6 +11,7 @@ import tempfile
 from contextlib import nullcontext
 from typing import Any
 
+from crosscheck_probe.support import generated_from, native_functions
 from crosscheck_probe.trace import PHASES
 
 _SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "observer.cc")
@@ -137,6 +138,11 @@ def prepare(wanted: str) -> dict[str, Any]:
     names = _operators()
     described["composites"] = sorted(name for name in names if _is_composite(name))
     described["aliases"] = _aliases({name.split(".")[0] for name in names})
+    described["delegates"] = {
+        name: callees[0]
+        for name, (how, callees) in generated_from(native_functions()).items()
+        if how == "structured_delegate"
+    }
     return described
 
 

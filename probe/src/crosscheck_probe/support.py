@@ -139,7 +139,7 @@ def generated_from(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     return found
 
 
-def _native_functions() -> str:
+def native_functions() -> str:
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         return ""
@@ -286,7 +286,7 @@ def samples_of(info: Any, dtype: str, most: int) -> list[Any]:
 def _describe(device: Device, raw: dict[str, Any], channel: Channel) -> None:
     key = dispatch_key(device)
     table = kernels(key)
-    generated = generated_from(_native_functions())
+    generated = generated_from(native_functions())
     for name, (kernel, place) in table.items():
         line: dict[str, Any] = {"op": name, "kernel": kernel, "registered": place}
         if kernel == "fallback":

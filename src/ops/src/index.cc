@@ -16,6 +16,7 @@
 
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/store/sqlite_error.h"
 
 namespace crosscheck::ops {
 namespace {
@@ -55,23 +56,9 @@ auto guarded(const fs::path& path, F body) -> decltype(body()) {
   try {
     return body();
   } catch (const SQLite::Exception& error) {
-    const auto text = path.string() + ": " + error.what();
-    switch (error.getErrorCode()) {
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-        return fail(Fault::busy, text, "another process writes it: try again");
-      case SQLITE_FULL:
-        return fail(Fault::full, text, "free disk space, then try again");
-      case SQLITE_READONLY:
-      case SQLITE_CANTOPEN:
-      case SQLITE_PERM:
-        return fail(Fault::read_only, text);
-      case SQLITE_NOTADB:
-      case SQLITE_CORRUPT:
-        return fail(Fault::invalid_input, text, "remove it, and ingest the traces again");
-      default:
-        return fail(Fault::internal, text);
-    }
+    return tl::unexpected(store::sqlite_error(error.getErrorCode() & 0xff,
+                                              error.getExtendedErrorCode(), error.what(), 0,
+                                              path.string(), "", "--index"));
   }
 }
 

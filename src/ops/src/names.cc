@@ -56,4 +56,20 @@ std::vector<std::string> matching(std::string_view name, const std::vector<std::
   return found;
 }
 
+std::vector<std::string> with_delegating(
+    std::vector<std::string> overloads, const std::string& name,
+    const std::vector<std::string>& known,
+    const std::unordered_map<std::string, std::string>& delegates) {
+  std::set<std::string> found(overloads.begin(), overloads.end());
+  found.insert(name);
+  const auto kernels = found;
+  for (const auto& overload : known) {
+    const auto delegate = delegates.find(overload);
+    if (delegate != delegates.end() && kernels.contains(delegate->second)) found.insert(overload);
+  }
+  std::erase_if(
+      found, [&](const auto& one) { return !std::binary_search(known.begin(), known.end(), one); });
+  return {found.begin(), found.end()};
+}
+
 }  // namespace crosscheck::ops

@@ -195,6 +195,13 @@ TEST(OperatorNames, AreFoundWithTheirFamily) {
   EXPECT_THAT(matching("sigmoid", known, aliases, true),
               ElementsAre("aten::sigmoid", "aten::special_expit"));
   EXPECT_THAT(matching("__and__", known, aliases, true), ElementsAre("aten::__and__.Tensor"));
+  const std::vector<std::string> used{"aten::add.Tensor", "aten::add_.Tensor", "aten::mul.out"};
+  const std::unordered_map<std::string, std::string> delegates{
+      {"aten::add.Tensor", "aten::add.out"}, {"aten::add_.Tensor", "aten::add.out"}};
+  EXPECT_THAT(with_delegating({}, "aten::add.out", used, delegates),
+              ElementsAre("aten::add.Tensor", "aten::add_.Tensor"));
+  EXPECT_THAT(with_delegating({"aten::mul.out"}, "aten::mul", used, delegates),
+              ElementsAre("aten::mul.out"));
   EXPECT_THAT(matching("sub", known, aliases, true), IsEmpty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,5 +21,12 @@ using Aliases = std::vector<std::pair<std::string, std::string>>;  // name, what
 [[nodiscard]] std::vector<std::string> matching(std::string_view name,
                                                 const std::vector<std::string>& known,
                                                 const Aliases& aliases, bool family);
+
+// `overloads`, and those of `known` whose kernel is that of one of them, or of `name` itself; in
+// order of name.
+[[nodiscard]] std::vector<std::string> with_delegating(
+    std::vector<std::string> overloads, const std::string& name,
+    const std::vector<std::string>& known,
+    const std::unordered_map<std::string, std::string>& delegates);
 
 }  // namespace crosscheck::ops
