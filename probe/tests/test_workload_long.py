@@ -16,17 +16,24 @@ from crosscheck_probe.workload.catalogue import CASES
 __all__ = ["place"]
 
 
-def test_every_eager_case(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("precision", "tolerance"),
+    [("float64", 1e-9), ("float32", 1e-5), ("bfloat16", 0.5), ("float16", 5e-2)],
+)
+def test_every_eager_case(place: Place, precision: str, tolerance: float) -> None:
     cases = [
         (name, phase)
         for name, case in CASES.items()
         if not case.compiled and not case.distributed
         for phase in case.phases
     ]
-    requests = [{"workload": name, "phase": phase, **EVERYTHING} for name, phase in cases]
+    requests = [
+        {"workload": name, "phase": phase, "precision": precision, **EVERYTHING}
+        for name, phase in cases
+    ]
     for (name, _), one in zip(cases, place.results(requests)):
         assert one.found is not None, one.output
-        sound(one.found, 5e-2 if "mixed" in name else 1e-5)
+        sound(one.found, max(tolerance, 5e-2) if "mixed" in name else tolerance)
 
 
 def test_a_rank_that_hangs_fails_the_launch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,9 @@ class ModelWorkload(Workload):
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         assert self.model is not None
-        return torch.optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.01)
+        # Squares of gradients vanish in half precision; the usual epsilon does so too.
+        epsilon = 1e-4 if self.settings.dtype == torch.float16 else 1e-8
+        return torch.optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.01, eps=epsilon)
 
     def inference(self) -> Any:
         with torch.no_grad(), self.precision():

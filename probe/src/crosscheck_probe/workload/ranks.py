@@ -39,7 +39,7 @@ _EXIT_USAGE = 2
 _EXIT_ENVIRONMENT = 4
 # How long the others may take to notice that a rank is gone, and to end after one has.
 _NOTICE_S = 30.0
-# How many iterations that count are done before a rank is killed.
+# How many iterations that count are done before a rank is killed, where there are more.
 _BEFORE_DEATH = 2
 
 
@@ -104,7 +104,7 @@ class _Team:
                 except queue.Empty:
                     break
                 running.discard(rank)
-                if processes[rank].returncode != 0:
+                if processes[rank].returncode != 0 or self._has_failed(rank):
                     soon = time.monotonic() + _NOTICE_S
                     deadline = soon if deadline is None else min(deadline, soon)
         finally:
@@ -117,6 +117,10 @@ class _Team:
             if process.returncode == _EXIT_ENVIRONMENT:
                 raise EnvironmentFault("torch", "a rank could not import; it says why above")
         return [self.result_of(rank) for rank in range(self._launch.ranks)]
+
+    def _has_failed(self, rank: int) -> bool:
+        found = self.result_of(rank)
+        return found is not None and found["status"] != "ok"
 
     def how_ended(self, rank: int) -> str:
         """Says how the process of a rank without a result ended, after `run`."""
@@ -304,7 +308,7 @@ class Rank(Seat):
         return bool(self._flag.item()), time.perf_counter() - began
 
     def before(self, iteration: int) -> None:
-        if self._dies and iteration == _BEFORE_DEATH:
+        if self._dies and iteration == min(_BEFORE_DEATH, self._launch.iterations - 1):
             self._note("died")
             os.kill(os.getpid(), signal.SIGKILL)
 
