@@ -174,9 +174,12 @@ class Query {
     TestFilter filter;
     if (value == "failing") {
       filter.failing = true;
+    } else if (value == "flaky") {
+      filter.flaky = true;
     } else if (value != "all") {
       filter.outcome = base::parse_outcome(value);
-      if (!filter.outcome && !bad_) bad_ = bad_query("outcome", "an outcome, 'failing' or 'all'");
+      if (!filter.outcome && !bad_)
+        bad_ = bad_query("outcome", "an outcome, 'failing', 'flaky' or 'all'");
     }
     return filter;
   }

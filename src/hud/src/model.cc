@@ -482,6 +482,7 @@ Grid make_grid(std::vector<Change> changes, const GridFilter& filter) {
 
 std::string TestFilter::outcome_name() const {
   if (failing) return "failing";
+  if (flaky) return "flaky";
   return outcome ? std::string{to_string(*outcome)} : "all";
 }
 

@@ -285,6 +285,7 @@ struct Cluster {
 };
 struct TestFilter {
   bool failing = false;                       // failures and faults
+  bool flaky = false;                         // failed, and not in the latest attempt
   std::optional<base::Outcome> outcome = {};  // neither: all
   std::string q = {};
   std::int64_t page = 1;

@@ -627,19 +627,21 @@ Page job_page(const JobPage& job, const PageContext& context) {
     };
     tab("failing", "failures and faults", bad);
     json::array counted;
+    const auto count = [&](std::string_view name, std::string_view label, State as,
+                           std::int64_t n) {
+      auto state = state_of_page(as);
+      state["label"] = label;
+      counted.push_back(json::object{{"name", name},
+                                     {"n", n},
+                                     {"zero", n == 0},
+                                     {"state", std::move(state)},
+                                     {"href", path + "?outcome=" + std::string{name} + "#tests"}});
+      if (n > 0 || current == name) tab(name, label, n);
+    };
     for (const auto& outcome : outcomes()) {
-      const auto n = counts[outcome.outcome];
-      auto state = state_of_page(outcome.as);
-      state["label"] = outcome.label;
-      counted.push_back(json::object{
-          {"name", to_string(outcome.outcome)},
-          {"n", n},
-          {"zero", n == 0},
-          {"state", std::move(state)},
-          {"href", path + "?outcome=" + std::string{to_string(outcome.outcome)} + "#tests"}});
-      if (n > 0 || current == to_string(outcome.outcome))
-        tab(to_string(outcome.outcome), outcome.label, n);
+      count(to_string(outcome.outcome), outcome.label, outcome.as, counts[outcome.outcome]);
     }
+    count("flaky", "flaky", State::neutral, counts.flaky());
     tab("all", "all", counts.total());
     json::array environment;
     for (const auto& [name, value] : job.run->environment) {

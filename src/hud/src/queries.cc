@@ -49,6 +49,13 @@ constexpr std::string_view k_latest =
     "NOT EXISTS (SELECT 1 FROM test_results n WHERE n.run = r.run AND n.test = r.test AND "
     "n.attempt > r.attempt)";
 
+// What counts as flaky and not by its outcome, as base::is_flaky_after_failure has it.
+constexpr std::string_view k_flaky =
+    "(r.attempt > 1 AND r.outcome NOT IN ('failed', 'crashed', 'timed_out', 'environment_error', "
+    "'harness_error', 'not_run') AND EXISTS (SELECT 1 FROM test_results e WHERE e.run = r.run AND "
+    "e.test = r.test AND e.attempt < r.attempt AND "
+    "e.outcome IN ('failed', 'crashed', 'timed_out')))";
+
 std::string name_of(const std::optional<std::string>& text) {
   return text ? base::to_utf8(*text, k_name_limit) : std::string{};
 }
@@ -546,7 +553,9 @@ Result<void> Queries::add_tests(JobPage& page) {
     where += fmt::format(" AND r.outcome IN {}", k_failing);
   } else if (page.filter.outcome) {
     parameters.emplace_back(to_string(*page.filter.outcome));
-    where += " AND r.outcome = $2";
+    where += fmt::format(" AND r.outcome = $2 AND NOT {}", k_flaky);
+  } else if (page.filter.flaky) {
+    where += fmt::format(" AND {}", k_flaky);
   }
   if (!page.filter.q.empty()) {
     parameters.emplace_back(like_part(page.filter.q));

@@ -24,6 +24,7 @@ namespace crosscheck::hud::test {
 namespace {
 
 namespace json = base::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -140,7 +141,9 @@ TEST_F(Pages, AJobsCountsAreThoseOfTheRunItUploaded) {
   const auto expected = seeded_->failed_run.counts();
   const auto on_page = counts_in(html(path));
   const auto value = twin(path + ".json");
-  ASSERT_EQ(on_page.size(), base::k_outcome_count + 3);
+  ASSERT_EQ(on_page.size(), base::k_outcome_count + 4);
+  EXPECT_EQ(expected.flaky(), 1);
+  EXPECT_EQ(on_page.at("flaky"), 1);
   for (std::size_t i = 0; i < base::k_outcome_count; ++i) {
     const auto outcome = static_cast<base::Outcome>(i);
     const std::string name{to_string(outcome)};
@@ -217,6 +220,12 @@ TEST_F(Pages, TestsAreFilteredAndPaged) {
   EXPECT_EQ(static_cast<std::int64_t>(nodes("?outcome=crashed").size()), 1);
   EXPECT_EQ(static_cast<std::int64_t>(nodes("?outcome=skipped").size()),
             counts[base::Outcome::skipped]);
+  EXPECT_THAT(nodes("?outcome=flaky"),
+              ElementsAre("test_ops.py::TestOpsPRIVATEUSE1::test_forward_dropout_refdev_float32"));
+  // It is none of those that passed at once.
+  EXPECT_EQ(static_cast<std::int64_t>(nodes("?outcome=passed").size() +
+                                      nodes("?outcome=passed&page=2").size()),
+            counts[base::Outcome::passed]);
   EXPECT_EQ(nodes("?outcome=all&q=SoftMax").size(), 1U);
   EXPECT_EQ(nodes("?outcome=all&q=%25").size(), 0U);  // not a wildcard
   EXPECT_EQ(nodes("?outcome=all&q=t_st_forward").size(), 0U);

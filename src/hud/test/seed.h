@@ -321,6 +321,11 @@ inline Seeded seed_fleet(store::Store& store) {
                                    op == "sort" ? base::Outcome::xfailed : base::Outcome::passed));
     }
   }
+  // Flaky: it passes in the second attempt.
+  tests.push_back(Seed::test("test_forward", "dropout", "float32", base::Outcome::failed,
+                             base::FailureKind::assertion, "AssertionError: not yet"));
+  tests.push_back(Seed::test("test_forward", "dropout", "float32", base::Outcome::passed));
+  tests.back().attempt = 2;
   seeded.failed_run = Seed::run_of("run-7f3a", tests);
   const std::string digest(64, 'a');
   seed.run(seeded.failed_run, digest, "acme/refdev");
