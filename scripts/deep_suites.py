@@ -90,6 +90,8 @@ def long_suites() -> list[Suite]:
     found.append(workloads)
     for suite in found:
         suite.name = f"long:{suite.name}"
+        # Whole files of PyTorch's tests, twice: an hour where the processors are shared.
+        suite.timeout = 5400
         suite.environment = {"CROSSCHECK_LONG": "1"}
     return found
 
