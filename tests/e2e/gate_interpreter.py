@@ -1,8 +1,11 @@
-"""Stands in for an interpreter with torch: answers what `crosscheck gate` asks, as its side's file says.
+"""Stands in for an interpreter with torch: answers what `crosscheck gate` asks as its side says.
 
 The measurement interface is real (processes, requests, results); only the numbers are made.
-behaviour.json beside this script: {"time": factor, "noise": share, "answer": {…merged into exact answers},
-"timing": {…merged into timing answers}, "act": "crash" | "hang" | "garbage" | "nothing" | "ranks", "when": purpose}.
+behaviour.json beside this script:
+  time: factor, noise: share               of what timing launches answer
+  answer: {}, timing: {}                   merged into exact and timing answers
+  act: crash | hang | garbage | nothing | ranks, when: timing | exact | reading
+  build: {}, load: []                      of the preflight
 """
 
 import json

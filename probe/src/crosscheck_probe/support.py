@@ -80,7 +80,7 @@ def kernels(key: str) -> dict[str, tuple[str, str]]:
 
 
 def _schema_names() -> set[str]:
-    """Returns the operators of torch 1.13; TorchScript's own, which have no table, are not theirs."""
+    """Returns torch 1.13's operators; TorchScript's own, which have no table, are not theirs."""
     schemas = torch._C._jit_get_all_schemas()
     names = {f"{s.name}.{s.overload_name}" if s.overload_name else s.name for s in schemas}
     return {name for name in names if "registered at" in torch._C._dispatch_dump_table(name)}

@@ -182,13 +182,11 @@ json::object request_json(const Manifest& manifest, const LaunchRequest& request
   const auto none_if_empty = [](const std::string& text) {
     return text.empty() ? json::value(nullptr) : json::value(text);
   };
-  // The names that PyTorch's device strings have.
-  const std::string device = distributed ? "cpu" : backend->name == "rocm" ? "hip" : backend->name;
   json::object answer{
       {"format", 1},
       {"size", workload->size},
       {"phase", to_string(request.cell.phase)},
-      {"device", json::object{{"name", device},
+      {"device", json::object{{"name", distributed ? std::string{"cpu"} : backend->name},
                               {"module", none_if_empty(backend->module)},
                               {"path", none_if_empty(backend->path)}}},
       {"seed", workload->seed},
@@ -202,6 +200,11 @@ json::object request_json(const Manifest& manifest, const LaunchRequest& request
       {"determinism_runs", thresholds.determinism_runs},
       {"checkpoint", std::move(checkpoint)}};
   if (distributed) answer["ranks"] = workload->ranks;
+  // Whether a killed rank is recovered from belongs to what is compared exactly.
+  if (distributed && request.purpose == Purpose::exact &&
+      workload->what.starts_with("distributed.")) {
+    answer["kill_rank"] = workload->ranks - 1;
+  }
   if (workload->command.empty()) {
     answer["workload"] = workload->what;
   } else {

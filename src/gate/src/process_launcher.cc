@@ -131,13 +131,16 @@ base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& requ
       !done) {
     return tl::unexpected(done.error());
   }
+  // What a killed launch leaves in it goes too.
+  const auto temporary = (fs::path{scratch_} / "tmp").string();
+  fs::create_directories(temporary, error);
   auto output = base::make_pipe();
   if (!output) return tl::unexpected(output.error());
   base::ProcessSpec spec{
       .arguments = {python(request.side), "-m", "crosscheck_probe.workload", request_path.string(),
                     result_path.string()},
       .directory = scratch_,
-      .environment = {{"PYTHONPATH", interpreters_.probe_path}},
+      .environment = {{"PYTHONPATH", interpreters_.probe_path}, {"TMPDIR", temporary}},
       .descriptors = {{output->write.get(), STDOUT_FILENO}, {output->write.get(), STDERR_FILENO}},
       .die_with_parent = true};
   auto process = base::Process::spawn(spec);
@@ -151,6 +154,7 @@ base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& requ
   const auto end = attend(*process, output->read, printed,
                           Steady::now() + workload->time_limit + k_time_beside, interrupt_fd_);
   const auto status = process->stop(k_grace);
+  fs::remove_all(temporary, error);
   if (end == End::interrupted) {
     return fail(Fault::unavailable, "interrupted",
                 "the same command goes on where it was; the launch in progress is made again");
