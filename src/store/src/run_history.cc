@@ -112,16 +112,19 @@ Result<std::vector<StoredTest>> read_tests(Tx& tx, const std::string& where,
 }
 
 constexpr std::string_view k_is_unfinished =
+    "r.repo_key = '' AND r.imported = 0 AND "
     "(r.owner IS NOT NULL OR r.ended IN ('interrupted', 'died'))";
 
-// Runs r made here, newest first.
-Result<std::vector<UnfinishedRun>> read_unfinished(Tx& tx, const std::string& where,
+constexpr std::string_view k_newest_first = " ORDER BY r.started_at DESC, r.run_key DESC";
+
+// Runs r: which, and in which order.
+Result<std::vector<UnfinishedRun>> read_unfinished(Tx& tx, const std::string& which,
                                                    const Parameters& parameters) {
   const auto rows =
       tx.query("SELECT " + std::string{k_run_columns} +
                    ", r.owner, r.alive_at FROM runs r JOIN combinations c ON c.digest = "
-                   "r.combination WHERE r.repo_key = '' AND r.imported = 0 AND " +
-                   where + " ORDER BY r.started_at DESC, r.run_key DESC",
+                   "r.combination WHERE " +
+                   which,
                parameters);
   if (!rows) return tl::unexpected(rows.error());
   std::vector<UnfinishedRun> runs;
@@ -184,19 +187,23 @@ Result<std::vector<StoredRun>> list_runs(Tx& tx, const RunFilter& filter) {
 }
 
 Result<std::vector<UnfinishedRun>> unfinished_runs(Tx& tx, const base::Combination& combination) {
-  return read_unfinished(tx, std::string{k_is_unfinished} + " AND r.combination = $1",
-                         {combination.digest()});
+  return read_unfinished(
+      tx, std::string{k_is_unfinished} + " AND r.combination = $1" + std::string{k_newest_first},
+      {combination.digest()});
 }
 
 Result<std::optional<UnfinishedRun>> unfinished_run(Tx& tx, std::string_view run_id) {
-  auto runs = read_unfinished(tx, std::string{k_is_unfinished} + " AND r.run_key = $1", {run_id});
+  auto runs = read_unfinished(
+      tx, std::string{k_is_unfinished} + " AND r.run_key = $1" + std::string{k_newest_first},
+      {run_id});
   if (!runs) return tl::unexpected(runs.error());
   if (runs->empty()) return std::nullopt;
   return std::move(runs->front());
 }
 
 Result<std::vector<UnfinishedRun>> owned_runs(Tx& tx) {
-  return read_unfinished(tx, "r.owner IS NOT NULL", {});
+  // Only a run that is made here has one. Asked so, and in this order, the index serves.
+  return read_unfinished(tx, "r.owner IS NOT NULL ORDER BY r.alive_at", {});
 }
 
 Result<std::vector<base::TestResult>> read_results(Tx& tx, std::int64_t run, Texts texts) {

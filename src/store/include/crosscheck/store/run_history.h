@@ -40,7 +40,7 @@ struct UnfinishedRun {
     Tx& tx, const base::Combination& combination);
 [[nodiscard]] base::Result<std::optional<UnfinishedRun>> unfinished_run(Tx& tx,
                                                                         std::string_view run_id);
-// Those that have an owner, alive or dead.
+// Those that have an owner, alive or dead; silent for longest first.
 [[nodiscard]] base::Result<std::vector<UnfinishedRun>> owned_runs(Tx& tx);
 
 // All attempts of all its tests, in the order of tests. Unless the texts are wanted whole,
