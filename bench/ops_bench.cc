@@ -95,29 +95,29 @@ int measure(const fs::path& folder, const std::string& out, bool check) {
                .ours = static_cast<double>(fs::file_size(folder / "index.db")) / 1e6});
 
   // Every operator is asked for once, from a connection of its own, as a command does it.
-  std::vector<double> asked;
-  std::vector<double> named;
+  constexpr std::size_t k_hundredth = k_tests / 100;
+  double slowest = 0;
+  std::size_t nearest = k_tests;
+  double named = 0;
   for (std::size_t op = 0; op < k_operators; ++op) {
     auto reader = need(ops::Index::open(folder / "index.db", ops::Index::Open::read));
     began = processor_seconds();
     const auto tests = need(reader.tests_of({operator_name(op)}, ops::Phases::all()));
-    asked.push_back((processor_seconds() - began) * 1e3);
+    slowest = std::max(slowest, (processor_seconds() - began) * 1e3);
     static_cast<void>(need(reader.tests(tests)));
-    named.push_back((processor_seconds() - began) * 1e3);
+    const auto off = std::max(tests.size(), k_hundredth) - std::min(tests.size(), k_hundredth);
+    if (off >= nearest) continue;
+    nearest = off;
+    named = (processor_seconds() - began) * 1e3;
   }
-  std::sort(asked.begin(), asked.end());
-  std::sort(named.begin(), named.end());
   figures.add({.name = "query of one operator: which tests, the slowest of 640",
                .unit = "ms",
-               .ours = asked.back(),
+               .ours = slowest,
                .wanted = 1});
-  figures.add({.name = "query of one operator with its tests' names, median",
+  figures.add({.name = "the same with tests' names, of an operator in 1 % of them",
                .unit = "ms",
-               .ours = named[named.size() / 2],
+               .ours = named,
                .wanted = 1});
-  figures.add({.name = "query of one operator with its tests' names, the slowest of 640",
-               .unit = "ms",
-               .ours = named.back()});
 
   std::set<std::string> missing;
   for (std::size_t op = 100; op < k_operators; op += 5) missing.insert(operator_name(op));

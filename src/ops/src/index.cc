@@ -334,6 +334,7 @@ class Joining {
       }
     }
     std::vector<Use> whole;
+    whole.reserve(joined.size());
     for (const auto& [key, count] : joined) whole.push_back({key.first, key.second, count});
     base::Operators graphs;
     graphs.graphs = read_graphs(text_of(old_.getColumn(3)));
@@ -561,6 +562,7 @@ Result<std::vector<OperatorTests>> Index::all(Phases phases) const {
       sets[number] |= read_bitmap(blob_of(rows.getColumn(2)));
     }
     std::vector<OperatorTests> all;
+    all.reserve(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) all.push_back({names[i], numbers_of(sets[i])});
     return all;
   });
@@ -579,6 +581,8 @@ Result<std::vector<IndexedTest>> Index::tests(const Tests& numbers) const {
   return guarded(impl_->path, [&]() -> Result<std::vector<IndexedTest>> {
     std::vector<IndexedTest> tests;
     tests.reserve(numbers.size());
+    // One lock for all rows, not one each.
+    SQLite::Transaction snapshot{impl_->db};
     SQLite::Statement row{impl_->db,
                           fmt::format("SELECT {} FROM test WHERE number = ?", k_test_columns)};
     for (const auto number : numbers) {

@@ -172,6 +172,7 @@ std::vector<Gaps::Step> Gaps::steps(std::size_t most) const {
   std::size_t in_all = 0;
   while (!left.empty() && steps.size() < most) {
     std::vector<std::pair<const Set*, double>> candidates;
+    candidates.reserve(left.size());
     for (const auto& [set, count] : left) {
       candidates.emplace_back(&set, static_cast<double>(count) / static_cast<double>(set.size()));
     }
@@ -214,6 +215,7 @@ std::vector<Gaps::Step> Gaps::steps(std::size_t most) const {
 
 std::vector<Gaps::Gain> Gaps::gains() const {
   std::vector<Gain> gains;
+  gains.reserve(names_.size());
   for (const auto& name : names_) gains.push_back({name, 0, 0});
   for (const auto& [test, lacks] : lacks_) {
     for (const auto i : lacks) ++gains[i].need;
