@@ -108,6 +108,7 @@ void print_reservations(const Known& known, const ops::Gaps& gaps) {
 std::set<std::string> meant(const Known& known, const std::string& name,
                             const ops::Aliases& aliases) {
   std::vector<std::string> names;
+  names.reserve(known.used.size());
   for (const auto& one : known.used) names.push_back(one.name);
   std::set<std::string> operators{ops::qualified(name)};
   for (const auto& overload : ops::matching(name, names, aliases, true)) {
