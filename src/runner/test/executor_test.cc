@@ -434,6 +434,19 @@ TEST_P(Killed, DiesWithAllItStarted) {
 
 INSTANTIATE_TEST_SUITE_P(All, Killed, testing::Values("daemon", "escapes"));
 
+TEST(Probe, SaysWhatItsProcessTook) {
+  auto setup = fake_probe();
+  setup.suite = {"tree", "/suite", {"test_a.py"}};
+  Took took;
+  CallOptions options;
+  options.took = &took;
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(collect(setup, options));
+  EXPECT_GT(took.start.count(), 0);
+  EXPECT_GT(took.rest.count(), 0);
+  EXPECT_LE(took.start + took.rest, std::chrono::steady_clock::now() - began);
+}
+
 TEST(Probe, ReadsTheEnvironment) {
   const auto environment = read_environment(fake_probe(), {});
   ASSERT_TRUE(environment) << environment.error().message;
