@@ -59,7 +59,10 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
     json::array hits;
     for (const auto& hit : answer->hits) hits.push_back(to_json(hit));
     std::printf("%s\n",
-                base::pretty_json(json::object{{"found", answer->found}, {"hits", std::move(hits)}})
+                base::pretty_json(json::object{{"found", answer->found},
+                                               {"ignored", json::array(answer->ignored.begin(),
+                                                                       answer->ignored.end())},
+                                               {"hits", std::move(hits)}})
                     .c_str());
   } else {
     for (const auto& hit : answer->hits) {
@@ -69,6 +72,11 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
       std::printf("\n");
       if (const std::string matched = why(hit); !matched.empty())
         std::printf("    %s\n", matched.c_str());
+    }
+    if (!answer->ignored.empty()) {
+      std::fprintf(stderr, "not looked for, since many tests have them:");
+      for (const std::string& word : answer->ignored) std::fprintf(stderr, " %s", word.c_str());
+      std::fprintf(stderr, "\n");
     }
     if (answer->found > answer->hits.size())
       std::fprintf(stderr, "%zu of %zu: --limit shows more\n", answer->hits.size(), answer->found);

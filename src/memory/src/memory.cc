@@ -22,7 +22,7 @@ using base::Fault;
 using base::Result;
 
 // Of the tables and of what is read from a file: what an older program wrote is made anew.
-constexpr std::string_view k_schema = "1";
+constexpr std::string_view k_schema = "2";
 // A file that was changed so short a time before it was read may change again within the same tick.
 constexpr std::int64_t k_settled = 2'000'000'000;
 
@@ -96,6 +96,25 @@ class Writer {
 
   void remove(std::int64_t source, const std::string& path);
 
+  // Last: brings the words' counts to what was written.
+  void finish() {
+    std::vector<std::pair<std::string_view, std::int64_t>> changes(words_.begin(), words_.end());
+    std::ranges::sort(changes);
+    SQLite::Statement add{db_,
+                          "INSERT INTO memory_word VALUES (?1,?2) ON CONFLICT (word) DO UPDATE SET "
+                          "entries = entries + ?2"};
+    for (const auto& [word, by] : changes) {
+      if (by == 0) continue;
+      add.reset();
+      const std::string text{word};
+      add.bindNoCopy(1, text);
+      add.bind(2, by);
+      add.exec();
+    }
+    db_.exec("DELETE FROM memory_word WHERE entries = 0");
+    words_.clear();
+  }
+
  private:
   std::int64_t add(std::int64_t source, const std::string& path, const Definition& definition) {
     const std::int64_t id = next_++ * 4 + static_cast<std::int64_t>(definition.kind);
@@ -126,11 +145,14 @@ class Writer {
     row.bindNoCopy(15, symbols);
     row.bindNoCopy(16, definition.doc);
     row.exec();
-    if (definition.kind != Kind::value) put(search_, id, indexed_text(path, definition));
+    if (definition.kind != Kind::value) put(search_, id, indexed_text(path, definition), 1);
     return id;
   }
 
-  static void put(SQLite::Statement& statement, std::int64_t id, const IndexedText& text) {
+  void put(SQLite::Statement& statement, std::int64_t id, const IndexedText& text, int by) {
+    for (const std::string* field :
+         {&text.name, &text.path, &text.decorators, &text.apis, &text.symbols, &text.doc})
+      count(*field, by);
     statement.reset();
     statement.bind(1, id);
     statement.bindNoCopy(2, text.name);
@@ -142,7 +164,18 @@ class Writer {
     statement.exec();
   }
 
+  void count(std::string_view words, int by) {
+    while (!words.empty()) {
+      const auto stop = words.find(' ');
+      word_.assign(words.substr(0, stop));
+      words_[word_] += by;
+      words.remove_prefix(stop == std::string_view::npos ? words.size() : stop + 1);
+    }
+  }
+
   SQLite::Database& db_;
+  std::unordered_map<std::string, std::int64_t> words_;
+  std::string word_;
   SQLite::Statement source_;
   SQLite::Statement definition_;
   SQLite::Statement search_;
@@ -182,7 +215,7 @@ void Writer::remove(std::int64_t source, const std::string& path) {
   rows.bind(1, source);
   while (rows.executeStep())
     if (const Definition definition = definition_of(rows, true); definition.kind != Kind::value)
-      put(unsearch_, rows.getColumn(0).getInt64(), indexed_text(path, definition));
+      put(unsearch_, rows.getColumn(0).getInt64(), indexed_text(path, definition), -1);
   for (const char* sql : {"DELETE FROM memory_test WHERE definition IN "
                           "(SELECT id FROM memory_definition WHERE source = ?)",
                           "UPDATE memory_variant SET definition = NULL WHERE definition IN "
@@ -223,8 +256,8 @@ bool has_index(SQLite::Database& db) {
 
 void make_tables(SQLite::Database& db) {
   if (has_index(db)) return;
-  for (const char* table : {"memory_search", "memory_variant", "memory_test", "memory_definition",
-                            "memory_source", "memory_fact"})
+  for (const char* table : {"memory_word", "memory_search", "memory_variant", "memory_test",
+                            "memory_definition", "memory_source", "memory_fact"})
     db.exec(std::string{"DROP TABLE IF EXISTS "} + table);
   db.exec(std::string{embed::schema_files().front().text});
   set_fact(db, "schema", std::string{k_schema});
@@ -381,6 +414,7 @@ class Indexing {
         writer.remove(known->second.id, known->first);
         known_.erase(known);
       }
+    writer.finish();
     return {};
   }
 

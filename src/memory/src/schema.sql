@@ -51,3 +51,5 @@ CREATE INDEX memory_variant_op ON memory_variant (op, definition);
 CREATE INDEX memory_variant_dtype ON memory_variant (dtype, definition);
 -- Token lists, made of a definition's row: the index holds no text of its own.
 CREATE VIRTUAL TABLE memory_search USING fts5(name, path, decorators, apis, symbols, doc, content='', tokenize="ascii tokenchars '_.:'");
+-- How often the index has a word, so that a search knows which are rare.
+CREATE TABLE memory_word (word TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;

@@ -52,6 +52,9 @@ std::string lowered(std::string text) {
   return text;
 }
 
+// Entries of the index that a search may score. Words that are in more say little, and cost most.
+constexpr std::int64_t k_most_entries = 4000;
+
 using Ids = std::unordered_set<std::int64_t>;
 
 struct Scored {
@@ -66,11 +69,11 @@ class Search {
   Answer run(std::size_t limit) {
     const std::vector<std::string> words = tokens_of(query_.words);
     restrict_by_filters();
-    std::vector<Scored> found = score(words);
+    Answer answer;
+    std::vector<Scored> found = score(rare(words, answer.ignored));
     std::ranges::sort(found, [](const Scored& a, const Scored& b) {
       return a.score != b.score ? a.score > b.score : a.id < b.id;
     });
-    Answer answer;
     answer.found = found.size();
     for (const Scored& one : found) {
       if (answer.hits.size() == limit) break;
@@ -178,6 +181,28 @@ class Search {
   bool is_wanted(std::int64_t id) const {
     return kinds_[static_cast<std::size_t>(kind_of(id))] && (!allowed_ || allowed_->contains(id)) &&
            !dropped_.contains(id);
+  }
+
+  // The rarest of the words that the index has, as many as may be scored, at least one.
+  std::vector<std::string> rare(const std::vector<std::string>& words,
+                                std::vector<std::string>& ignored) {
+    std::vector<std::pair<std::int64_t, std::string>> known;
+    SQLite::Statement row{db_, "SELECT entries FROM memory_word WHERE word = ?"};
+    for (const std::string& word : words) {
+      row.reset();
+      row.bindNoCopy(1, word);
+      if (row.executeStep()) known.emplace_back(row.getColumn(0).getInt64(), word);
+    }
+    // None of them: what is asked for is not there.
+    if (known.empty()) return words;
+    std::ranges::sort(known);
+    std::vector<std::string> chosen;
+    std::int64_t entries = 0;
+    for (auto& [count, word] : known) {
+      entries += count;
+      (chosen.empty() || entries <= k_most_entries ? chosen : ignored).push_back(std::move(word));
+    }
+    return chosen;
   }
 
   std::vector<Scored> score(const std::vector<std::string>& words) {

@@ -94,6 +94,20 @@ TEST_F(MemoryTest, QueriesThatAreNoneAreRefused) {
   EXPECT_EQ(parse_query("aten::add :x").value().words, "aten::add :x");
 }
 
+TEST_F(MemoryTest, WordsThatManyHaveAreNotLookedForBesideRarerOnes) {
+  std::string text = "class TestA:\n";
+  for (int i = 0; i < 2000; ++i)
+    text += "    def test_common_" + std::to_string(i) + "(self): common()\n";
+  tree_.write("test_a.py", text + "    def test_rare(self): common()\n");
+  index();
+  const Answer both = search("common rare", 3000);
+  EXPECT_THAT(both.ignored, ElementsAre("common"));
+  ASSERT_EQ(both.hits.size(), 1U);
+  EXPECT_EQ(both.hits[0].name, "TestA::test_rare");
+  EXPECT_THAT(both.hits[0].matched.at("symbols"), ElementsAre("common")) << "but it is said";
+  EXPECT_EQ(search("common", 3000).found, 2001U) << "alone it is";
+}
+
 TEST_F(MemoryTest, AnyWordsMayBeAsked) {
   tree_.write("test_a.py", "def test_a(): pass\n");
   index();

@@ -97,6 +97,8 @@ struct Hit {
 struct Answer {
   std::vector<Hit> hits;
   std::size_t found = 0;  // definitions that match, before the limit
+  // Words that so many definitions have that they were not looked for, beside rarer ones.
+  std::vector<std::string> ignored;
 };
 
 // One connection; used by one thread at a time. Errors are of the file (busy, full, read_only, …).
