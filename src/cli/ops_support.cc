@@ -85,6 +85,7 @@ Result<Seen> ask_device(const Options& options, const std::vector<std::string>& 
   std::size_t all = 0;
   for (const auto& unit : units) all += unit.dtypes.size();
   std::size_t done = 0;
+  call.start = call.limit;
   call.limit = std::chrono::seconds{options.limit_seconds};
   const bool interactive = is_interactive();
   const auto ran = runner::run_samples(

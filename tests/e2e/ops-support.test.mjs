@@ -75,7 +75,7 @@ test('a sample that crashes or hangs costs itself', t => {
       faults: {'aten::exp.out': 'crash', 'aten::mul.out': 'hang'},
     },
     ...['--operators', 'aten::add.Tensor,aten::exp,aten::mul.Tensor', '--dtypes', 'float32'],
-    ...['--limit', '10'],
+    ...['--limit', '20'],
   );
   const outcome = op => operators.get(op).dtypes.float32.outcome;
   assert.equal(outcome('aten::exp'), 'crashed');

@@ -99,9 +99,10 @@ def _prepare_observer(request: Request, channel: Channel) -> int:
 def _support(verb: str, raw: dict[str, Any], channel: Channel) -> int:
     device = parse_device(raw)
     environment.prepare(device, test_machinery=False)
-    channel.emit("environment", **environment.describe(device, None))
     from crosscheck_probe import support
 
+    support.prepare()
+    channel.emit("environment", **environment.describe(device, None))
     support.run(verb, device, raw, channel)
     channel.emit("end")
     return EXIT_OK

@@ -4,6 +4,7 @@ and as samples of torch's own operator database run on the device.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import os
@@ -47,6 +48,14 @@ def run(verb: str, device: Device, raw: dict[str, Any], channel: Channel) -> Non
         _describe(device, raw, channel)
     else:
         _sample(device, raw, channel)
+
+
+def prepare() -> None:
+    """Imports what takes seconds, so that silence afterwards is an operator's."""
+    try:
+        importlib.import_module("torch.testing._internal.common_methods_invocations")
+    except Exception:
+        pass  # said where it is used
 
 
 # The dispatcher
@@ -356,6 +365,7 @@ def _sample(device: Device, raw: dict[str, Any], channel: Channel) -> None:
     for unit in units:
         name = str(unit.get("unit"))
         for dtype in unit.get("dtypes", ()):
+            channel.emit("sampling", unit=name, dtype=dtype, operators=[])
             samples = _taken_samples(infos[name], dtype, most) if name in infos else []
             operators = sorted({operator for operator, _ in samples})
             channel.emit("sampling", unit=name, dtype=dtype, operators=operators)

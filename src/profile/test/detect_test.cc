@@ -103,6 +103,14 @@ TEST(Detect, TellsRegistrationsOfOneNameApart) {
       in_text("TORCH_LIBRARY_IMPL(\n    aten,\n    AutogradPrivateUse1,\n    m) {}", Language::cpp),
       ElementsAre("autograd a.cc:1"));
   EXPECT_THAT(
+      in_text("rest = torch.library.Library('_', 'IMPL')\n"
+              "rest.fallback(f, dispatch_key='PrivateUse1')\n"
+              "aten = torch.library.Library('aten', 'IMPL')\n"
+              "aten.impl('add.out', g, dispatch_key='PrivateUse1')\n"
+              "aten.impl('add.out', g, dispatch_key='CPU')\n",
+              Language::python),
+      ElementsAre("dispatcher_kernels a.py:4", "backend_fallback a.py:2", "autograd implied"));
+  EXPECT_THAT(
       in_text("lib = torch.library.Library('aten', 'IMPL', 'PrivateUse1')\n", Language::python),
       ElementsAre("dispatcher_kernels a.py:1", "autograd implied"));
 }

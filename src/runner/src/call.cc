@@ -99,7 +99,7 @@ Result<Outcome> call(const ProbeSetup& setup, std::string_view verb, const json:
     return std::chrono::duration_cast<base::Duration>(std::chrono::steady_clock::now() - then);
   };
   Took took;
-  auto give_up = began + options.limit;
+  auto give_up = began + options.start.value_or(options.limit);
   Outcome outcome;
   std::optional<base::Error> broken;
   const auto read = [&](const std::vector<std::string>& lines) {

@@ -51,6 +51,7 @@ struct Took {
 
 struct CallOptions {
   base::Duration limit = std::chrono::minutes{20};  // that a process may say nothing
+  std::optional<base::Duration> start;              // before the first thing it says; else `limit`
   int interrupt_fd = -1;                            // readable: stop; `unavailable`
   std::function<void(std::size_t tests)> on_progress;
   Took* took = nullptr;  // set to what the last process took
