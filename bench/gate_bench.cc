@@ -46,7 +46,7 @@ std::vector<gate::Logged> launches(const gate::Manifest& manifest, const gate::C
       result.throughput = 1 / time;
       result.peak_memory_bytes = 1e8 * worse;
     } else {
-      result.output = gate::LaunchResult::Output{"aa", "[2]", 0, 0, 1e-7};
+      result.output = gate::LaunchResult::Output{"aa", "[2]", 0, 0, 1e-7, 1, 1};
       result.determinism = gate::LaunchResult::Determinism{5, 0};
       result.checkpoint = gate::LaunchResult::Step{true, ""};
     }

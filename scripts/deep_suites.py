@@ -82,7 +82,7 @@ def fuzz_suites() -> list[Suite]:
 def long_suites() -> list[Suite]:
     found = [
         suite
-        for name in ("crash", "import", "kill", "plain", "store-faults", "runner")
+        for name in ("crash", "import", "kill", "plain", "store-faults", "runner", "gate-torch")
         for suite in suites.node_suites("e2e", f"{name}.test.mjs")
     ]
     workloads = suites.pytest_suite("probe:workloads", "probe/tests/test_workload_long.py")

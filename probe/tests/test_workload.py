@@ -31,7 +31,10 @@ KEYS = {
     *("counters", "output", "gradients", "determinism", "export", "metric", "checkpoint"),
     *("fallback", "ranks", "recovery"),
 }
-OUTPUT = {"digest", "shape", "dtype", "nan", "inf", "rmse", "max_error", "cosine"}
+OUTPUT = {"digest", "shape", "dtype", "nan", "inf", "rmse", "max_error", "cosine"} | {
+    "reference_norm",
+    "reference_projection",
+}
 
 
 @dataclass

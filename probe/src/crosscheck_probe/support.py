@@ -428,5 +428,3 @@ def _judged(error: Exception) -> dict[str, Any]:
         return {"outcome": "missing", "missing": missing.group(1), "message": text.split("\n")[0]}
     outcome = "unsupported" if _DTYPE.search(text) else "error"
     return {"outcome": outcome, "message": f"{type_name(type(error))}: {text}"[:1000]}
-
-

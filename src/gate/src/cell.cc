@@ -16,6 +16,8 @@ namespace {
 constexpr std::array<std::size_t, 2> k_aa_looks{8, 16};
 // Half precision rounds each step: the method grants it a wider multiple.
 constexpr double k_half_precision_drift = 3;
+// Rounding in float64 moves a reference by far less, a wrong kernel by far more.
+constexpr double k_same_reference = 1e-9;
 
 enum class Series : std::uint8_t { aa, first, second };
 std::string_view prefix(Series series) {
@@ -354,6 +356,17 @@ void judge_timed(const Log& log, const Workload& workload, const Thresholds& thr
   }
 }
 
+// How far the sides' float64 references lie from each other, as a share of their size.
+double references_apart(const LaunchResult::Output& a, const LaunchResult::Output& b) {
+  if (!a.reference_norm || !b.reference_norm || !a.reference_projection ||
+      !b.reference_projection) {
+    return 0;
+  }
+  const double apart = std::max(std::abs(*a.reference_norm - *b.reference_norm),
+                                std::abs(*a.reference_projection - *b.reference_projection));
+  return apart == 0 ? 0 : apart / std::max(*a.reference_norm, *b.reference_norm);
+}
+
 // What is wrong with the candidate's numbers, or empty. `what` names them.
 std::string drift(std::string_view what, const std::optional<LaunchResult::Output>& baseline,
                   const std::optional<LaunchResult::Output>& candidate, double multiple,
@@ -375,6 +388,12 @@ std::string drift(std::string_view what, const std::optional<LaunchResult::Outpu
                      "{}: other bytes than the baseline's, and no error against float64 to "
                      "judge them by",
                      what);
+  }
+  if (const double apart = references_apart(*baseline, *candidate); apart > k_same_reference) {
+    return fmt::format(
+        "{}: computed in float64 they lie {:.3g} of their size apart: other inputs, or another "
+        "computation",
+        what, apart);
   }
   const double allowed = multiple * *baseline->rmse + tolerance / 10;
   const auto comparison = fmt::format("{}: RMSE {:.3g}, the baseline's {:.3g}, allowed {:.3g}",

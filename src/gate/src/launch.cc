@@ -77,7 +77,9 @@ std::optional<LaunchResult::Output> read_output(const json::value& root, const c
                               .shape = text(output, "shape"),
                               .nan = count(output, "nan"),
                               .inf = count(output, "inf"),
-                              .rmse = number(output, "rmse")};
+                              .rmse = number(output, "rmse"),
+                              .reference_norm = number(output, "reference_norm"),
+                              .reference_projection = number(output, "reference_projection")};
 }
 
 std::optional<LaunchResult::Step> read_step(const json::value& root, std::string_view path) {

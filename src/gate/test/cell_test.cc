@@ -151,6 +151,10 @@ TEST(Cell, WhatTheCandidateDoesWorseFailsItsGate) {
   };
   const std::vector<Row> rows{
       {Gate::correctness, "RMSE", [](LaunchResult& r) { r.output->rmse = 1e-3; }},
+      {Gate::correctness, "output: computed in float64 they lie 0.000999 of their size apart",
+       [](LaunchResult& r) { r.output->reference_norm = 1.001; }},
+      {Gate::correctness, "gradients: computed in float64 they lie 2 of their size apart",
+       [](LaunchResult& r) { r.gradients->reference_projection = -1; }},
       {Gate::correctness, "gradients: RMSE", [](LaunchResult& r) { r.gradients->rmse = 1e-3; }},
       {Gate::correctness, "1 NaN", [](LaunchResult& r) { r.output->nan = 1; }},
       {Gate::correctness, "infinite", [](LaunchResult& r) { r.output->inf = 2; }},

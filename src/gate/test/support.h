@@ -56,8 +56,8 @@ inline LaunchResult good_launch(const LaunchRequest& request) {
     result.peak_memory_bytes = 1e8;
     return result;
   }
-  result.output = LaunchResult::Output{"aa", "[2, 3]", 0, 0, 1e-7};
-  result.gradients = LaunchResult::Output{"bb", "[3]", 0, 0, 1e-7};
+  result.output = LaunchResult::Output{"aa", "[2, 3]", 0, 0, 1e-7, 1, 1};
+  result.gradients = LaunchResult::Output{"bb", "[3]", 0, 0, 1e-7, 1, 1};
   result.determinism = LaunchResult::Determinism{5, 0};
   result.counters = LaunchResult::Counters{0, 0, 3};
   result.exports = {{"export", {true, ""}}, {"aot_inductor", {true, ""}}};

@@ -66,6 +66,7 @@ def _iterate(launch: Launch, guard: Guard, result: dict[str, Any]) -> None:
                 "dtype": [],
                 **dict.fromkeys(("nan", "inf"), 0),
                 **dict.fromkeys(("rmse", "max_error", "cosine")),
+                **dict.fromkeys(("reference_norm", "reference_projection")),
             }
             first = said
             continue

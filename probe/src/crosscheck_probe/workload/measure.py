@@ -72,6 +72,8 @@ def describe_output(value: Any) -> dict[str, Any]:
         "rmse": None,
         "max_error": None,
         "cosine": None,
+        "reference_norm": None,
+        "reference_projection": None,
     }
 
 
@@ -79,12 +81,14 @@ def errors_against(value: Any, reference: Any) -> dict[str, float | None]:
     """Returns the error of all elements of `value` against a float64 `reference` of its shape.
 
     The cosine is None where either is all zeros. Raises ValueError where the two differ in shape.
+    Norm and projection say which reference it was: what is wrong in float64 too is no error here,
+    but it makes another reference than the other side's.
     """
     torch = _torch()
     found, wanted = _flat(value), _flat(reference)
     if [path for path, _ in found] != [path for path, _ in wanted]:
         raise ValueError("the reference has other tensors than the output")
-    squares = largest = product = left = right = 0.0
+    squares = largest = product = left = right = projection = 0.0
     count = 0
     for (path, one), (_, other) in zip(found, wanted):
         if one.shape != other.shape:
@@ -101,12 +105,16 @@ def errors_against(value: Any, reference: Any) -> dict[str, float | None]:
         product += float(torch.dot(one, other))
         left += float(torch.dot(one, one))
         right += float(torch.dot(other, other))
+        places = torch.arange(count, count + other.numel(), dtype=torch.float64)
+        projection += float(torch.dot(other, places.cos()))
         count += one.numel()
     scale = math.sqrt(left) * math.sqrt(right)
     result = {
         "rmse": math.sqrt(squares / count) if count else 0.0,
         "max_error": largest,
         "cosine": product / scale if scale > 0 else None,
+        "reference_norm": math.sqrt(right),
+        "reference_projection": projection,
     }
     return {k: v if v is not None and math.isfinite(v) else None for k, v in result.items()}
 

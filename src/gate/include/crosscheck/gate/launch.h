@@ -56,6 +56,9 @@ struct LaunchResult {
     std::int64_t nan = 0;
     std::int64_t inf = 0;
     std::optional<double> rmse;  // against float64
+    // Of that reference: what is wrong in float64 too has no error, but another reference.
+    std::optional<double> reference_norm;
+    std::optional<double> reference_projection;
   };
   std::optional<Output> output;
   std::optional<Output> gradients;
