@@ -224,7 +224,7 @@ void Editor::write_entries(
     for (const auto& [decision, names] : entries) {
       lines.push_back(spaces(dash) + "- names:");
       for (const std::string& name : names)
-        lines.push_back(spaces(dash + 6) + "- " + plain_or_quoted(name));
+        lines.push_back(spaces(dash + 4) + "- " + plain_or_quoted(name));
       lines.push_back(spaces(dash + 2) + mode_line(decision.mode));
       if (!decision.rationale) continue;
       for (const std::string& line : rationale_in_block(*decision.rationale))
@@ -376,7 +376,7 @@ void Editor::add_behind(Node tests, const Entry& entry, const std::vector<Moved>
   const std::size_t dash = column(tests.begin());
   std::vector<std::string> lines{spaces(dash) + "-" + spaces(indent - dash - 1) + "names:"};
   for (const Moved& name : names)
-    lines.push_back(spaces(indent + 4) + "- " + name.text + name.behind);
+    lines.push_back(spaces(indent + 2) + "- " + name.text + name.behind);
   lines.push_back(spaces(indent) + mode_line(decision.mode));
   if (decision.rationale)
     for (const std::string& line : rationale_in_block(*decision.rationale))

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "crosscheck/config/format.h"
 #include "crosscheck/config/write.h"
 #include "support.h"
 
@@ -84,7 +85,7 @@ TEST(Edit, OneNameOfSeveralMovesWithItsCommentAndTheOtherKeys) {
       "      tags: [x] # tags\n    # next\n    - names: [B::t]\n");
   EXPECT_EQ(decided(text, "A::t", {Mode::mandatory_success, {}}),
             suite("    - names:\n      # hm\n      - A::u\n      mode: xfail  # all\n"
-                  "      tags: [x] # tags\n    - names:\n          - A::t   # because\n"
+                  "      tags: [x] # tags\n    - names:\n        - A::t   # because\n"
                   "      mode: mandatory_success\n      tags: [x] # tags\n    # next\n"
                   "    - names: [B::t]\n"));
 }
@@ -100,14 +101,26 @@ TEST(Edit, TheOnlyNameIsDecidedInPlace) {
 TEST(Edit, ANewNameComesLast) {
   Rationale rationale;
   rationale.reason = Reason::undecided;
-  EXPECT_EQ(
-      decided(suite("    - names: [A::t]  # one\n    # after\n"), "B::new",
-              {Mode::xfail, rationale}),
-      suite("    - names: [A::t]  # one\n    - names:\n          - B::new\n      mode: xfail\n"
-            "      rationale:\n        reason: undecided\n    # after\n"));
+  EXPECT_EQ(decided(suite("    - names: [A::t]  # one\n    # after\n"), "B::new",
+                    {Mode::xfail, rationale}),
+            suite("    - names: [A::t]  # one\n    - names:\n        - B::new\n      mode: xfail\n"
+                  "      rationale:\n        reason: undecided\n    # after\n"));
   EXPECT_EQ(decided("test_suite_config:\n  files:\n  - path: x.py\n", "t", {Mode::skip, {}}),
             "test_suite_config:\n  files:\n  - path: x.py\n    tests:\n      - names:\n"
-            "            - t\n        mode: skip\n");
+            "          - t\n        mode: skip\n");
+}
+
+TEST(Edit, WhatIsWrittenIntoACanonicalFileIsCanonical) {
+  const std::string text =
+      "test_suite_config:\n  files:\n    - path: x.py\n      tests:\n        - names: [A::t, "
+      "A::u]\n";
+  for (const char* name : {"A::t", "B::new"}) {
+    const std::string result = decided(text, name, {Mode::xfail, some_rationale()});
+    std::vector<Finding> findings;
+    const auto document = Document::parse("t.yaml", result, findings);
+    ASSERT_TRUE(document);
+    EXPECT_EQ(result, *format(*document)) << name;
+  }
 }
 
 TEST(Edit, WhatIsDecidedAlikeSharesAnEntry) {
@@ -120,8 +133,8 @@ TEST(Edit, WhatIsDecidedAlikeSharesAnEntry) {
                          return done;
                      return {};
                    }),
-            suite("    - names: [A::u]\n    - names:\n          - A::t\n          - A::v\n"
-                  "      mode: skip\n    - names:\n          - A::n\n          - A::m\n      mode: "
+            suite("    - names: [A::u]\n    - names:\n        - A::t\n        - A::v\n"
+                  "      mode: skip\n    - names:\n        - A::n\n        - A::m\n      mode: "
                   "skip\n"));
 }
 
@@ -134,7 +147,7 @@ TEST(Edit, AllNamesOfAnEntryDecidedDifferently) {
                        return done;
                      return editor.decide(config.files[0], "A::u", {Mode::mandatory_success, {}});
                    }),
-            suite("    - names: [A::t]\n      mode: skip\n    - names:\n          - A::u\n"
+            suite("    - names: [A::t]\n      mode: skip\n    - names:\n        - A::u\n"
                   "      mode: mandatory_success\n"));
 }
 
