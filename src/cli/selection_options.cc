@@ -28,7 +28,7 @@ base::Result<std::vector<std::string>> read_names(const std::string& file) {
 void add_selection_options(CLI::App& command, SelectionOptions& options) {
   command.add_flag("--quick", options.quick, "Only the suite's quick set");
   command.add_option("--select", options.patterns,
-                     "Part of a node id, or /regular expression/; may be repeated");
+                     "Part of a node id, or /regular expression/ (RE2); may be repeated");
   command.add_option("--tests-from", options.tests_from, "File with exact node ids, one a line");
   command.add_option("--inventory", options.inventory,
                      "What `crosscheck collect` wrote; default: collect first");

@@ -1,10 +1,12 @@
 #include "crosscheck/runner/plan.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <queue>
-#include <regex>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,17 +28,21 @@ class Matcher {
   static Result<Matcher> make(const std::vector<std::string>& patterns) {
     Matcher matcher;
     for (const auto& pattern : patterns) {
-      if (pattern.size() > 2 && pattern.front() == '/' && pattern.back() == '/') {
-        try {
-          matcher.expressions_.emplace_back(pattern.substr(1, pattern.size() - 2),
-                                            std::regex::ECMAScript | std::regex::optimize);
-        } catch (const std::regex_error& error) {
-          return fail(
-              Fault::usage, "'" + pattern + "' is no regular expression: " + error.what(),
-              "write it as in ECMAScript, or without slashes to mean a part of the node id");
-        }
-      } else {
+      const bool expression = pattern.size() > 1 && pattern.front() == '/' && pattern.back() == '/';
+      if (pattern.size() == (expression ? 2 : 0)) {
+        return fail(Fault::usage, "'" + pattern + "' is an empty pattern, which every test matches",
+                    "leave it out to take all tests");
+      }
+      if (!expression) {
         matcher.parts_.push_back(pattern);
+        continue;
+      }
+      matcher.expressions_.push_back(std::make_unique<re2::RE2>(
+          re2::StringPiece{pattern}.substr(1, pattern.size() - 2), re2::RE2::Quiet));
+      if (const auto& made = *matcher.expressions_.back(); !made.ok()) {
+        return fail(Fault::usage, "'" + pattern + "' is no regular expression: " + made.error(),
+                    "write it as RE2 has them, without lookaround and backreferences, or without "
+                    "slashes to mean a part of the node id");
       }
     }
     return matcher;
@@ -47,13 +53,14 @@ class Matcher {
     return std::any_of(parts_.begin(), parts_.end(),
                        [&](const auto& part) { return node_id.find(part) != std::string::npos; }) ||
            std::any_of(expressions_.begin(), expressions_.end(), [&](const auto& expression) {
-             return std::regex_search(node_id, expression);
+             return re2::RE2::PartialMatch(node_id, *expression);
            });
   }
 
  private:
   std::vector<std::string> parts_;
-  std::vector<std::regex> expressions_;
+  // In linear time: a backtracking one could take years over a node id.
+  std::vector<std::unique_ptr<re2::RE2>> expressions_;
 };
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {

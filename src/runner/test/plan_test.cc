@@ -50,9 +50,21 @@ TEST(Select, SaysWhyNothingIsSelected) {
   why(k_tests, {.node_ids = std::vector<std::string>{}}, "the list of tests is empty");
   why(k_tests, {.quick = true, .node_ids = {{"b.py::TestX::sum"}}}, "no test of the list");
   why(k_tests, {.node_ids = {{"b.py::TestX::gone"}}}, "not in the inventory: b.py::TestX::gone");
-  const auto regex = select(k_tests, {.patterns = {"/(/"}});
-  ASSERT_FALSE(regex);
-  EXPECT_EQ(regex.error().fault, base::Fault::usage);
+}
+
+TEST(Select, RefusesPatternsThatMeanNothing) {
+  for (const char* pattern : {"", "//", "/(/", "/(?=add)/", "/(a)\\1/"}) {
+    const auto selected = select(k_tests, {.patterns = {"add", pattern}});
+    ASSERT_FALSE(selected) << pattern;
+    EXPECT_EQ(selected.error().fault, base::Fault::usage) << pattern;
+    EXPECT_THAT(selected.error().message, HasSubstr(pattern));
+  }
+  EXPECT_FALSE(select(k_tests, {.patterns = {"/"}})->empty()) << "a part of a node id, no frame";
+}
+
+TEST(Select, TakesLinearTimeForAnyExpression) {
+  const std::vector<CollectedTest> tests{make_test("a.py", std::string(200, 'x'))};
+  EXPECT_FALSE(select(tests, {.patterns = {"/(x|[a-z]|[a-z_])*!/"}}));
 }
 
 TEST(Select, ABrokenFileIsAResult) {
