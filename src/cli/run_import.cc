@@ -105,7 +105,8 @@ base::Result<base::ExitCode> run_import(const Globals& globals, const ImportOpti
     std::printf("%s", runner::summary_text(run, files, false).c_str());
   }
   const auto counts = run.counts();
-  return counts.failures() + counts.faults() == 0 ? base::ExitCode::ok : base::ExitCode::no;
+  return counts.failures() + counts.faults() == 0 && !run.header.interrupted ? base::ExitCode::ok
+                                                                             : base::ExitCode::no;
 }
 
 }  // namespace crosscheck::cli

@@ -586,6 +586,8 @@ class Importer {
     header.started_at = began_.value_or(now);
     header.finished_at = ended_.value_or(now);
     header.imported = true;
+    // What pytest writes JUnit files at is its end.
+    header.interrupted = file_ == 0 && !logs_.empty() && logs_.back().unfinished;
     for (const auto& [name, value] : facts_) header.environment.emplace_back(name, value);
   }
 

@@ -671,6 +671,7 @@ class PytestLogReader::State {
     close_section();
     const bool cut = in_session_ && !ended_;
     if (cut) ++log_.cut_off;
+    if (in_session_) log_.unfinished = cut;
     for (auto i = session_begin_; i < tests().size(); ++i) {
       auto& test = tests()[i];
       if (test.ended == Ended::unknown && timing_out_ && current_ == i) {

@@ -237,13 +237,14 @@ std::string failure_line(const base::TestResult& result) {
   });
   constexpr std::size_t k_shown = 160;
   const auto line = first_line(result.message);
-  return fmt::format("{} {}: {}{}", name, result.node_id, base::to_utf8(line, k_shown),
-                     line.size() > k_shown ? "…" : "");
+  return fmt::format("{} {}: {}{}", name, base::to_utf8(result.node_id),
+                     base::to_utf8(line, k_shown), line.size() > k_shown ? "…" : "");
 }
 
 std::string flaky_line(const base::Tested& test) {
-  return fmt::format("FLAKY {}: {} in attempt {}, after it had failed", test.latest->node_id,
-                     base::to_string(test.latest->outcome), test.latest->attempt);
+  return fmt::format("FLAKY {}: {} in attempt {}, after it had failed",
+                     base::to_utf8(test.latest->node_id), base::to_string(test.latest->outcome),
+                     test.latest->attempt);
 }
 
 std::string summary_text(const base::RunResults& run, const Files& files, bool interrupted) {
@@ -270,6 +271,10 @@ std::string summary_text(const base::RunResults& run, const Files& files, bool i
   if (interrupted) {
     text += "interrupted: what had ended is kept, the rest is not_run";
     text += files.store.empty() ? "\n" : "; the same command with --resume goes on\n";
+  } else if (run.header.interrupted && run.header.imported && run.header.merged.empty()) {
+    text += "not the whole run: pytest did not come to its end\n";
+  } else if (run.header.interrupted && !run.header.merged.empty()) {
+    text += "not the whole run: a shard is missing, or did not get to its end\n";
   } else if (run.header.interrupted) {
     text += "a file took longer than --file-timeout allows: the rest of it is not_run\n";
   }

@@ -247,6 +247,20 @@ TEST_F(ImportTest, ALogAddsWhatJUnitDoesNotSay) {
   EXPECT_EQ(imported.run.results[2].outcome, Outcome::xpassed);
 }
 
+// As one that ran out of memory is: nothing says so, and nothing failed.
+TEST_F(ImportTest, ALogThatEndsInATestIsNotTheWholeRun) {
+  const std::string cut =
+      "===== test session starts =====\nplatform linux -- Python 3.11.2, pytest-9.1.1\n"
+      "collected 3 items\n\ntest_x.py::test_a PASSED\ntest_x.py::test_b ";
+  const auto imported = import({file("log", cut)});
+  EXPECT_TRUE(imported.run.header.interrupted);
+  EXPECT_THAT(summary_text(imported.run, {}, false), HasSubstr("pytest did not come to its end"));
+  const auto ended = import({file("log", cut + "PASSED\n===== 2 passed in 0.10s =====\n")});
+  EXPECT_FALSE(ended.run.header.interrupted);
+  const auto reported = import({file("xml", junit(test_case("test_a"))), file("log", cut)});
+  EXPECT_FALSE(reported.run.header.interrupted) << "a JUnit file is written at the end";
+}
+
 TEST_F(ImportTest, NamesAreMatchedAgainstAnInventory) {
   Inventory inventory;
   CollectedTest generated;

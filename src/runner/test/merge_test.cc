@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "crosscheck/runner/report.h"
 #include "crosscheck/runner/shard.h"
 #include "support.h"
 
@@ -19,6 +20,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 MergePart part(const std::string& run, std::int64_t began,
@@ -165,6 +167,9 @@ TEST(Merge, ShardsThatAreMissingOrCameTwiceAreSaid) {
   EXPECT_THAT(merged->notes,
               ElementsAre("shard 1/3 ran 2 times (a, b): its attempts are all kept"));
   EXPECT_TRUE(merged->run.header.interrupted);
+  const auto text = summary_text(merged->run, {}, false);
+  EXPECT_THAT(text, HasSubstr("not the whole run"));
+  EXPECT_THAT(text, Not(HasSubstr("--file-timeout"))) << "no part of it had such a limit";
   ASSERT_THAT(merged->run.results, SizeIs(3));
   EXPECT_EQ(merged->run.results[1].attempt, 2);
   EXPECT_EQ(merged->run.results[1].outcome, Outcome::passed);

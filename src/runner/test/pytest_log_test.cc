@@ -260,6 +260,7 @@ TEST(PytestLog, RunsOfPytestInOneLogStandApart) {
                                         "test_a.py::test_one passed"));
   EXPECT_EQ(log.sessions, 3U);
   EXPECT_EQ(log.cut_off, 1U);
+  EXPECT_FALSE(log.unfinished) << "the last came to its end";
 }
 
 TEST(PytestLog, OneNameInTwoFilesGoesByTheTraceback) {

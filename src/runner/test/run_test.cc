@@ -635,6 +635,9 @@ TEST(Summary, NamesAtMostTwentyFailures) {
   EXPECT_THAT(text, HasSubstr("13 failed, 12 crashed"));
   EXPECT_THAT(text, HasSubstr("interrupted"));
   EXPECT_THAT(text, HasSubstr("run r1 in c.db, JUnit in j.xml\n"));
+  run.results[0].node_id = "a.py::\x1b[31mred\xC2\x9B";
+  EXPECT_THAT(summary_text(run, {}, true),
+              HasSubstr("FAILED a.py::\xEF\xBF\xBD[31mred\xEF\xBF\xBD: "));
   const auto object = summary_json(run, {"j.xml", "", "c.db"}, true);
   EXPECT_EQ(object.at("counts").at("failed").to_number<int>(), 13);
   EXPECT_EQ(object.at("failures").as_array().size(), 25U);

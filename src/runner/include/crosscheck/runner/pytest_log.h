@@ -51,6 +51,7 @@ struct PytestLog {
   std::map<std::string, std::string> facts;  // python, pytest
   std::size_t sessions = 0;                  // how often pytest began
   std::size_t cut_off = 0;                   // …and did not come to its end
+  bool unfinished = false;                   // the last of them did not
   std::size_t collected = 0;                 // by all sessions, as they say
   friend bool operator==(const PytestLog&, const PytestLog&) = default;
 };
