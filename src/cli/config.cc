@@ -232,7 +232,7 @@ Result<ExitCode> run_fmt(const FmtOptions& options) {
     same = false;
     print(path + "\n");
     if (options.check) continue;
-    if (auto written = replace_file(path, *formatted); !written)
+    if (auto written = replace_file(path, *text, *formatted); !written)
       return tl::unexpected(written.error());
   }
   return same || !options.check ? ExitCode::ok : ExitCode::no;

@@ -117,10 +117,16 @@ Result<Suite> read_suite(const std::string& path, const Where& where) {
   return suite_of(*inventory, path, where);
 }
 
-Result<void> replace_file(const std::string& path, const std::string& text) {
+Result<void> replace_file(const std::string& path, std::string_view read, const std::string& text) {
   std::error_code error;
   const auto target = std::filesystem::canonical(path, error);
   if (error) return base::fail(Fault::not_found, fmt::format("{}: {}", path, error.message()));
+  const auto now = base::read_file(target, config::Document::k_size_limit);
+  if (!now) return tl::unexpected(now.error());
+  if (*now != read) {
+    return base::fail(Fault::busy, path + " was changed since it was read: it is left as it is",
+                      "run the same command again");
+  }
   const auto permissions = std::filesystem::status(target, error).permissions();
   return base::write_file_atomically(target, text, static_cast<unsigned>(permissions) & 0777U);
 }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "crosscheck/base/json.h"
@@ -44,8 +45,10 @@ struct Suite {
                                            const std::string& path, const Where& where);
 [[nodiscard]] base::Result<Suite> read_suite(const std::string& path, const Where& where);
 
-// The file itself, also behind a link, with the permissions it has.
-[[nodiscard]] base::Result<void> replace_file(const std::string& path, const std::string& text);
+// The file itself, also behind a link, with the permissions it has. `read` is what it held when it
+// was read: what somebody else has changed since is not written over.
+[[nodiscard]] base::Result<void> replace_file(const std::string& path, std::string_view read,
+                                              const std::string& text);
 
 void print(const std::string& text);
 void print_json(const base::json::value& value);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <boost/json/object.hpp>
+#include <cmath>
+#include <cstdlib>
 
 #include "command.h"
 #include "config_files.h"
@@ -58,7 +60,7 @@ Result<void> apply(const config::Config& before, const std::vector<std::string>&
       !right)
     return right;
   for (const auto& [document, text] : *texts)
-    if (auto done = replace_file(document->name(), text); !done) return done;
+    if (auto done = replace_file(document->name(), document->source(), text); !done) return done;
   return {};
 }
 
@@ -125,11 +127,15 @@ const Registration k_registration{
       command
           ->add_option("--fall-tests", options.rules.fall_tests,
                        "More must-pass tests than this that fail for the first time, and…")
+          ->check(CLI::Range(std::size_t{0}, std::size_t{1'000'000}))
           ->capture_default_str();
       command
           ->add_option("--fall-percent", options.fall_percent,
                        "…more than this share of those seen, are held back until confirmed")
           ->check(CLI::Range(0.0, 100.0))
+          ->check([](const std::string& text) {  // which a range lets through
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no share" : "";
+          })
           ->capture_default_str();
       command->add_flag("--confirm", options.rules.confirmed, "Believe such a fall");
       command

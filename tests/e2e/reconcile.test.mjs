@@ -1,9 +1,10 @@
 // `crosscheck reconcile` and `crosscheck explain`: what runs saw against a test configuration, and back.
 import assert from 'node:assert/strict';
+import {spawnSync} from 'node:child_process';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
-import {inventoryText, python, run, temporaryFolder, write} from './harness.mjs';
+import {crosscheck, inventoryText, python, run, temporaryFolder, write} from './harness.mjs';
 
 const combination = {
   backend: 'dev',
@@ -194,6 +195,8 @@ test('bad input is named, and nothing is written', (t) => {
   assert.match(mixed.err, /backend dev, device dev: one\n.*backend dev, device other/);
   assert.equal(bad('--config', file, '--results', one, other, '--device', 'other').code, 0);
   assert.equal(bad('--config', file, '--results', one, '--only', 'promoted').code, 2);
+  for (const [limit, value] of [['--fall-tests', '-1'], ['--fall-percent', 'nan']])
+    assert.equal(bad('--config', file, '--results', one, limit, value).code, 2, 'a limit that never holds anything back');
   const tied = write(folder, 'tied.yaml', "test_suite_config:\n  files:\n  - path: test_x.py\n    tests:\n    - {names: ['test_.*']}\n    - {names: ['.*_good'], mode: skip}\n");
   const tie = bad('--config', tied, '--results', one);
   assert.equal(tie.code, 3);
@@ -343,4 +346,19 @@ test('runs on a device, into the store, and from there into the configuration', 
   assert.match(explained.out, /crash; decided by a rule on /);
   assert.match(explained.out, /runs {8}run \w+.*\n {16}crashed, signal, fingerprint \w+: the process died.*\n {14}run \w+.*\n {16}passed\n/);
   assert.match(explained.out, /3 more passes in a row promote it/);
+});
+
+test('what somebody writes into a file meanwhile is not written over', (t) => {
+  const folder = temporaryFolder(t);
+  const file = write(folder, 'c.yaml', config);
+  inventory(folder, [['test_good'], ['test_bad'], ['test_better'], ['test_persons']]);
+  results(folder, 1, {...seen, test_bad: 'failed'});
+  // The shell opens the pipe once the program does, which has read the configuration by then.
+  const script = `mkfifo pipe
+    "$1" reconcile --config c.yaml --results run1.jsonl --inventory pipe --apply & exec 3>pipe
+    echo '# of a person' >> c.yaml; cat inventory.jsonl >&3; exec 3>&-; wait $!`;
+  const done = spawnSync('sh', ['-c', script, 'sh', crosscheck], {cwd: folder, encoding: 'utf8'});
+  assert.equal(done.status, 4, done.stdout + done.stderr);
+  assert.match(done.stderr, /c\.yaml was changed since it was read/);
+  assert.equal(readFileSync(file, 'utf8'), `${config}# of a person\n`);
 });
