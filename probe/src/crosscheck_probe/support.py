@@ -412,7 +412,14 @@ def _run_on(device: str, info: Any, samples: list[tuple[str, Any]]) -> list[dict
 
 
 def _moved(values: Any, device: str) -> Any:
-    return tree_map(lambda v: v.to(device) if isinstance(v, torch.Tensor) else v, values)
+    def one(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(device)
+        # Of factories, which have no tensor to say where.
+        is_host = isinstance(value, (str, torch.device)) and str(value) == "cpu"
+        return torch.device(device) if is_host else value
+
+    return tree_map(one, values)
 
 
 def _synchronize(device: str) -> None:
