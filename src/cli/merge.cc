@@ -48,7 +48,11 @@ base::Result<base::ExitCode> run_merge(const Globals& globals, const Options& op
   for (const auto& shard : merged->missing) {
     std::fprintf(stderr, "missing: of shard %s there are no results\n", shard.c_str());
   }
-  return merged->missing.empty() ? base::ExitCode::ok : base::ExitCode::no;
+  // As the shards' own runs answer.
+  const auto counts = merged->run.counts();
+  const bool whole = merged->missing.empty() && !merged->run.header.interrupted;
+  return whole && counts.failures() + counts.faults() == 0 ? base::ExitCode::ok
+                                                           : base::ExitCode::no;
 }
 
 const Registration k_registration{
@@ -65,7 +69,8 @@ const Registration k_registration{
           ->required();
       command->add_option("--junit", options.junit, "File for JUnit XML");
       command->footer(
-          "Exits 0 also where tests failed; 1 if a shard is missing: what there is is written.\n"
+          "Exits as the run of all tests would: 1 if one failed, or a shard is missing or was "
+          "interrupted. What there is is written all the same.\n"
           "Example:\n  crosscheck merge shard-*.jsonl.gz --results all.jsonl.gz --junit junit.xml");
       command->callback([&] { action = [&] { return run_merge(globals, options); }; });
     }};

@@ -28,13 +28,15 @@ namespace json = base::json;
 // Of one matrix, as GitHub documents it.
 constexpr std::size_t k_matrix_limit = 256;
 
-enum class Emit : std::uint8_t { text, json, github_matrix };
+// What --emit takes.
+constexpr const char* k_json = "json";
+constexpr const char* k_github_matrix = "github-matrix";
 
 struct Options {
   ProbeOptions probe;
   SelectionOptions selection;
   std::size_t shards = 0;
-  Emit emit = Emit::text;
+  std::string emit;  // empty: text
   std::vector<std::string> configs;
   std::string backend;
   bool no_store = false;
@@ -196,7 +198,7 @@ std::string to_text(const Plan& plan) {
 }
 
 base::Result<base::ExitCode> run_plan(const Globals& globals, Options& options) {
-  if (options.emit == Emit::github_matrix && options.shards > k_matrix_limit) {
+  if (options.emit == k_github_matrix && options.shards > k_matrix_limit) {
     return fail(Fault::usage,
                 fmt::format("--shards {}: a matrix of GitHub Actions has at most {} jobs",
                             options.shards, k_matrix_limit),
@@ -208,18 +210,13 @@ base::Result<base::ExitCode> run_plan(const Globals& globals, Options& options) 
     std::fprintf(stderr, "note: %zu shards are enough for %zu tests\n", plan->parts.size(),
                  plan->tests);
   }
-  const auto emit = options.emit == Emit::text && globals.json ? Emit::json : options.emit;
-  switch (emit) {
-    case Emit::text:
-      std::printf("%s", to_text(*plan).c_str());
-      break;
-    case Emit::json:
-      std::printf("%s\n", base::pretty_json(to_json(*plan)).c_str());
-      break;
-    case Emit::github_matrix:
-      std::printf("%s\n", github_matrix(*plan).c_str());
-      std::fprintf(stderr, "%s", to_text(*plan).c_str());
-      break;
+  if (options.emit == k_github_matrix) {
+    std::printf("%s\n", github_matrix(*plan).c_str());
+    std::fprintf(stderr, "%s", to_text(*plan).c_str());
+  } else if (options.emit == k_json || globals.json) {
+    std::printf("%s\n", base::pretty_json(to_json(*plan)).c_str());
+  } else {
+    std::printf("%s", to_text(*plan).c_str());
   }
   return base::ExitCode::ok;
 }
@@ -237,8 +234,7 @@ const Registration k_registration{
       command
           ->add_option("--emit", options.emit,
                        "json, or github-matrix: one line for a workflow's fromJSON; default: text")
-          ->transform(CLI::CheckedTransformer(std::map<std::string, Emit>{
-              {"json", Emit::json}, {"github-matrix", Emit::github_matrix}}));
+          ->check(CLI::IsMember({k_json, k_github_matrix}));
       command
           ->add_option("--config", options.configs,
                        "Test configuration that the jobs will run on: what it skips takes no time")

@@ -64,10 +64,18 @@ base::Result<runner::Suite> resolve_suite(const ProbeOptions& options) {
   suite.name = "tree";
   suite.root = fs::canonical(options.suite, error).string();
   if (!suite.files.empty()) {
-    for (const auto& file : suite.files) {
-      if (!fs::is_regular_file(fs::path{suite.root} / file, error)) {
+    for (auto& file : suite.files) {
+      const auto path = fs::path{suite.root} / file;
+      if (!fs::is_regular_file(path, error)) {
         return fail(Fault::invalid_input, "--files: there is no " + file + " in " + suite.root);
       }
+      // As the suite names it, however it was written; links are followed by nobody but its tests.
+      const auto inside = path.lexically_normal().lexically_relative(suite.root);
+      if (*inside.begin() == "..") {
+        return fail(Fault::invalid_input, "--files: " + file + " does not lie in " + suite.root,
+                    "give --suite the folder that holds all the files");
+      }
+      file = inside.generic_string();
     }
     return suite;
   }

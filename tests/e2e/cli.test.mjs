@@ -1,5 +1,6 @@
 // The command line as documented: help with an example everywhere, one table of exit codes.
 import assert from 'node:assert/strict';
+import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {run, temporaryFolder, write} from './harness.mjs';
@@ -118,5 +119,18 @@ test('report finish --dry-run names results that cannot be read', (t) => {
     assert.ok([3, 4].includes(done.code), `${results}: ${done.code}`);
     assert.match(JSON.parse(done.out).workflow.conclusion, /^failure$/);
     assert.ok(done.err.includes(results), done.err);
+  }
+});
+
+test('files outside the suite are bad input, however they are written', (t) => {
+  const folder = temporaryFolder(t);
+  const suite = join(folder, 'suite');
+  mkdirSync(suite);
+  const file = write(folder, 'test_x.py', '');
+  for (const name of ['../test_x.py', file, 'down/../../test_x.py']) {
+    mkdirSync(join(suite, 'down'), {recursive: true});
+    const done = run(['collect', '--suite', suite, '--files', name, '-o', join(folder, 'i.jsonl')]);
+    assert.equal(done.code, 3, done.err);
+    assert.match(done.err, /--files: .* does not lie in /);
   }
 });

@@ -118,7 +118,7 @@ before(async () => {
   write(folder, 'test_rows.py', TESTS);
   inventory = join(folder, 'inventory.jsonl');
   const collected = run(
-    ['collect', '--suite', folder, '--files', 'test_rows.py', '-o', inventory],
+    ['collect', '--suite', folder, '--files', join(folder, 'test_rows.py'), '-o', inventory],
     {cwd: folder, env: {CROSSCHECK_PYTHON: python}},
   );
   assert.equal(collected.code, 0, collected.err);

@@ -207,7 +207,7 @@ test('shards are merged to the same bytes in any order', (t) => {
     {shard: json.shards[0].shard, started_at: '2026-11-30T11:00:00Z'},
     [passed(0, {outcome: 'failed'})],
   );
-  const twice = merged([again, ...files], 'twice.jsonl');
+  const twice = merged([again, ...files], 'twice.jsonl', {code: 1});
   assert.match(twice.err, /shard 1\/4 ran 2 times \(r1, r9\)/);
   assert.equal(twice.bytes.toString().split('\n').filter((line) => line.includes(node(0))).length, 2);
 });
