@@ -35,9 +35,9 @@ class IndexTest : public testing::Test {
   std::vector<std::string> methods(const Index& index, const std::vector<std::string>& operators,
                                    Phases phases = Phases::all()) {
     std::vector<std::string> found;
-    for (const auto& test : *index.tests(*index.tests_of(operators, phases))) {
-      found.push_back(test.id.method);
-    }
+    const auto using_them = index.tests(*index.tests_of(operators, phases));
+    if (!using_them) throw std::runtime_error{using_them.error().message};
+    for (const auto& test : *using_them) found.push_back(test.id.method);
     return found;
   }
 };
