@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import atexit
-import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from crosscheck_probe import environment
 from crosscheck_probe.channel import Channel
+from crosscheck_probe.leaving import leave
 from crosscheck_probe.orphans import take_on_orphans
 from crosscheck_probe.request import BadRequest, Request, parse_device, parse_request, read_request
 from crosscheck_probe.text import message_of, traceback_of, type_name
@@ -118,19 +117,5 @@ def _internal(channel: Channel, error: BaseException) -> int:
     return EXIT_INTERNAL
 
 
-def _leave(code: int) -> NoReturn:
-    """Ends the process without tearing the interpreter down.
-
-    A device's threads that meet a finalizing interpreter abort it, after all was reported.
-    """
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # a test closed it
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    _leave(main())
+    leave(main())

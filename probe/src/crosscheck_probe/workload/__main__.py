@@ -9,9 +9,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from crosscheck_probe.environment import EnvironmentFault
+from crosscheck_probe.leaving import leave
 from crosscheck_probe.request import BadRequest, read_request
 from crosscheck_probe.workload.request import Launch, parse_launch
 
@@ -105,19 +106,6 @@ def _preflight() -> int:
     prepare(Device(), test_machinery=False)
     print(json.dumps(_finite(preflight()), separators=(",", ":")))
     return EXIT_OK
-
-
-def leave(code: int) -> NoReturn:
-    """Ends the process without tearing down the interpreter, which a device may not survive."""
-    import atexit
-
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # the workload closed it
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -346,6 +346,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from crosscheck_probe.workload.__main__ import leave
+    from crosscheck_probe.leaving import leave
 
     leave(main(sys.argv[1:]))
