@@ -362,10 +362,28 @@ TEST_F(ResumeTest, AFailureThatWasToBeTriedAgainIs) {
   }
 }
 
-// As if another process did, before this one's second write.
-class StolenStore final : public store::Store {
+// Another store, but for its writes.
+class WriteTap : public store::Store {
  public:
-  explicit StolenStore(store::Store& inner) : inner_{inner} {}
+  explicit WriteTap(store::Store& inner) : inner_{inner} {}
+  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
+    return inner_.read(body);
+  }
+  bool wait_for(std::string_view channel, base::Duration timeout) override {
+    return inner_.wait_for(channel, timeout);
+  }
+  void interrupt() override { inner_.interrupt(); }
+  store::Engine engine() const override { return inner_.engine(); }
+  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
+
+ protected:
+  store::Store& inner_;
+};
+
+// As if another process did, before this one's second write.
+class StolenStore final : public WriteTap {
+ public:
+  using WriteTap::WriteTap;
   base::Result<void> write(const std::function<base::Result<void>(store::Tx&)>& body) override {
     if (++writes_ == 2) {
       const auto taken = inner_.write([](store::Tx& tx) -> base::Result<void> {
@@ -377,18 +395,8 @@ class StolenStore final : public store::Store {
     }
     return inner_.write(body);
   }
-  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
-    return inner_.read(body);
-  }
-  bool wait_for(std::string_view channel, base::Duration timeout) override {
-    return inner_.wait_for(channel, timeout);
-  }
-  void interrupt() override { inner_.interrupt(); }
-  store::Engine engine() const override { return inner_.engine(); }
-  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
 
  private:
-  store::Store& inner_;
   std::atomic<int> writes_ = 0;
 };
 
@@ -475,10 +483,10 @@ TEST_F(RunTest, AStoreThatFailsGivesAnErrorAndNothingHalf) {
 }
 
 // Holds up every write after the first until `released`.
-class HeldStore final : public store::Store {
+class HeldStore final : public WriteTap {
  public:
   HeldStore(store::Store& inner, std::function<bool()> released)
-      : inner_{inner}, released_{std::move(released)} {}
+      : WriteTap{inner}, released_{std::move(released)} {}
   base::Result<void> write(const std::function<base::Result<void>(store::Tx&)>& body) override {
     if (writes_++ > 0) {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
@@ -492,18 +500,8 @@ class HeldStore final : public store::Store {
     }
     return inner_.write(body);
   }
-  base::Result<void> read(const std::function<base::Result<void>(store::Tx&)>& body) override {
-    return inner_.read(body);
-  }
-  bool wait_for(std::string_view channel, base::Duration timeout) override {
-    return inner_.wait_for(channel, timeout);
-  }
-  void interrupt() override { inner_.interrupt(); }
-  store::Engine engine() const override { return inner_.engine(); }
-  std::size_t waiting_writes() const override { return inner_.waiting_writes(); }
 
  private:
-  store::Store& inner_;
   std::function<bool()> released_;
   std::atomic<int> writes_ = 0;
 };
