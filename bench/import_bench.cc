@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/runner/import.h"
 #include "crosscheck/runner/junit_read.h"
 #include "figures.h"
@@ -109,21 +110,11 @@ std::size_t import(const std::string& path) {
 }
 
 int run(const std::string& out, bool check) {
-  std::string path = std::filesystem::temp_directory_path() / "crosscheck-bench.XXXXXX";
-  const int fd = ::mkstemp(path.data());
-  if (fd < 0) give_up("no temporary file");
-  ::close(fd);
-  Measured parsed;
-  Measured imported;
-  try {
-    write_report(path);
-    parsed = measure([&] { return parse(path); });
-    imported = measure([&] { return import(path); });
-  } catch (...) {
-    ::unlink(path.c_str());
-    throw;
-  }
-  ::unlink(path.c_str());
+  const base::TemporaryFolder folder;
+  const std::string path = folder / "junit.xml";
+  write_report(path);
+  const Measured parsed = measure([&] { return parse(path); });
+  const Measured imported = measure([&] { return import(path); });
   Figures figures;
   figures.add({.name = "JUnit of 100,000 cases parsed, processor time",
                .unit = "s",

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/ops/index.h"
 #include "crosscheck/ops/support.h"
 #include "figures.h"
@@ -133,17 +134,8 @@ int measure(const fs::path& folder, const std::string& out, bool check) {
 }
 
 int run(const std::string& out, bool check) {
-  std::string name = (fs::temp_directory_path() / "ops-bench.XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) give_up("no temporary folder can be made");
-  try {
-    const int code = measure(name, out, check);
-    fs::remove_all(name);
-    return code;
-  } catch (...) {
-    std::error_code error;
-    fs::remove_all(name, error);
-    throw;
-  }
+  const base::TemporaryFolder folder;
+  return measure(folder.path(), out, check);
 }
 
 }  // namespace
