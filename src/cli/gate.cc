@@ -62,6 +62,31 @@ fs::path folder_of(const GateOptions& options, const gate::Manifest& manifest) {
                                 : fs::path{options.output};
 }
 
+// A matrix to be read, with the manifest that it was frozen by.
+struct Opened {
+  gate::Manifest manifest;
+  gate::Matrix matrix;
+};
+base::Result<Opened> open_matrix(const GateOptions& options) {
+  auto manifest = read_manifest(options);
+  if (!manifest) return tl::unexpected(manifest.error());
+  auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
+  if (!matrix) return tl::unexpected(matrix.error());
+  return Opened{std::move(*manifest), std::move(*matrix)};
+}
+
+// What its launches say now.
+struct Judged {
+  std::vector<gate::CellResult> results;
+  gate::Outcome outcome;
+};
+Judged judge_now(const gate::Manifest& manifest, const gate::Matrix& matrix,
+                 base::Time at = now()) {
+  auto results = gate::judge(manifest, matrix);
+  auto outcome = gate::decide(manifest, results, at);
+  return {std::move(results), std::move(outcome)};
+}
+
 std::string lines_of(const std::vector<gate::Finding>& findings) {
   std::string text;
   for (const auto& finding : findings) {
@@ -156,8 +181,7 @@ base::Result<gate::Interpreters> interpreters_of(const gate::Manifest& manifest,
   if (!probe) return tl::unexpected(probe.error());
   gate::Interpreters found{{}, {}, *probe};
   for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
-    auto python = gate::prepare_interpreter(
-        side == gate::Side::baseline ? manifest.baseline : manifest.candidate, folder);
+    auto python = gate::prepare_interpreter(manifest.environment(side), folder);
     if (!python) return tl::unexpected(python.error());
     (side == gate::Side::baseline ? found.baseline : found.candidate) = std::move(*python);
   }
@@ -209,8 +233,7 @@ class Progress {
 
 base::Result<ExitCode> print_outcome(const Globals& globals, const gate::Manifest& manifest,
                                      const gate::Matrix& matrix, const std::string& format) {
-  const auto results = gate::judge(manifest, matrix);
-  const auto outcome = gate::decide(manifest, results, now());
+  const auto [results, outcome] = judge_now(manifest, matrix);
   const gate::ReportInput input{manifest, matrix, results, outcome};
   const auto kind = globals.json ? std::string{"json"} : format;
   const auto text = kind == "json"       ? base::pretty_json(gate::report_json(input)) + "\n"
@@ -252,9 +275,8 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
   if (!interpreters) return tl::unexpected(interpreters.error());
   json::object sides;
   for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
-    auto facts = gate::preflight(
-        side == gate::Side::baseline ? interpreters->baseline : interpreters->candidate,
-        interpreters->probe_path, std::string{to_string(side)});
+    auto facts = gate::preflight(interpreters->of(side), interpreters->probe_path,
+                                 std::string{to_string(side)});
     if (!facts) return tl::unexpected(facts.error());
     const auto reason = gate::unfit_reason(*facts);
     if (!reason.empty() && !options.accept_load) {
@@ -295,23 +317,20 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
 }
 
 base::Result<ExitCode> run_report(const Globals& globals, const GateOptions& options) {
-  const auto manifest = read_manifest(options);
-  if (!manifest) return tl::unexpected(manifest.error());
-  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
-  if (!matrix) return tl::unexpected(matrix.error());
-  return print_outcome(globals, *manifest, *matrix, options.format);
+  const auto opened = open_matrix(options);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto& [manifest, matrix] = *opened;
+  return print_outcome(globals, manifest, matrix, options.format);
 }
 
 base::Result<ExitCode> run_explain(const Globals&, const GateOptions& options) {
-  const auto manifest = read_manifest(options);
-  if (!manifest) return tl::unexpected(manifest.error());
-  const auto chosen = chosen_cells(*manifest, {options.cell});
+  const auto opened = open_matrix(options);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto& [manifest, matrix] = *opened;
+  const auto chosen = chosen_cells(manifest, {options.cell});
   if (!chosen) return tl::unexpected(chosen.error());
-  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
-  if (!matrix) return tl::unexpected(matrix.error());
-  const auto results = gate::judge(*manifest, *matrix);
-  const auto outcome = gate::decide(*manifest, results, now());
-  const gate::ReportInput input{*manifest, *matrix, results, outcome};
+  const auto [results, outcome] = judge_now(manifest, matrix);
+  const gate::ReportInput input{manifest, matrix, results, outcome};
   for (const auto& id : *chosen) {
     std::fputs(gate::explain_text(input, id).c_str(), stdout);
   }
@@ -338,27 +357,26 @@ std::vector<std::pair<std::string, std::string>> values_of(const gate::LaunchRes
 }
 
 base::Result<ExitCode> run_reproduce(const Globals&, const GateOptions& options) {
-  const auto manifest = read_manifest(options);
-  if (!manifest) return tl::unexpected(manifest.error());
-  const auto chosen = chosen_cells(*manifest, {options.cell});
+  const auto opened = open_matrix(options);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto& [manifest, matrix] = *opened;
+  const auto chosen = chosen_cells(manifest, {options.cell});
   if (!chosen) return tl::unexpected(chosen.error());
-  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
-  if (!matrix) return tl::unexpected(matrix.error());
-  const auto interpreters = interpreters_of(*manifest, matrix->folder());
+  const auto interpreters = interpreters_of(manifest, matrix.folder());
   if (!interpreters) return tl::unexpected(interpreters.error());
   auto interrupts = Interrupts::watch();
   if (!interrupts) return tl::unexpected(interrupts.error());
-  const auto folder = fs::absolute(matrix->folder());
-  gate::ProcessLauncher launcher{*manifest, *interpreters, (folder / "reproduced").string(),
+  const auto folder = fs::absolute(matrix.folder());
+  gate::ProcessLauncher launcher{manifest, *interpreters, (folder / "reproduced").string(),
                                  interrupts->fd()};
   const auto& id = chosen->front();
   bool any = false;
   bool same = true;
   for (const auto side : {gate::Side::baseline, gate::Side::candidate}) {
-    const auto file = matrix->file_of(id, side, options.key);
+    const auto file = matrix.file_of(id, side, options.key);
     if (file.empty()) continue;
     any = true;
-    const auto record = matrix->record(file);
+    const auto record = matrix.record(file);
     if (!record) return tl::unexpected(record.error());
     const auto before = gate::read_launch_result(record->text);
     if (!before) return tl::unexpected(before.error());
@@ -390,17 +408,15 @@ base::Result<ExitCode> run_reproduce(const Globals&, const GateOptions& options)
 }
 
 base::Result<ExitCode> run_bundle(const Globals&, const GateOptions& options) {
-  const auto manifest = read_manifest(options);
-  if (!manifest) return tl::unexpected(manifest.error());
-  const auto matrix = gate::Matrix::open(folder_of(options, *manifest), *manifest);
-  if (!matrix) return tl::unexpected(matrix.error());
+  const auto opened = open_matrix(options);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto& [manifest, matrix] = *opened;
   const auto text = base::read_file(options.manifest);
   if (!text) return tl::unexpected(text.error());
-  const auto results = gate::judge(*manifest, *matrix);
-  const auto outcome = gate::decide(*manifest, results, now());
-  const gate::ReportInput input{*manifest, *matrix, results, outcome};
+  const auto [results, outcome] = judge_now(manifest, matrix);
+  const gate::ReportInput input{manifest, matrix, results, outcome};
   const auto bytes = gate::make_bundle(
-      matrix->folder(),
+      matrix.folder(),
       {{"manifest.yaml", *text}, {"report.json", base::pretty_json(gate::report_json(input))}});
   if (!bytes) return tl::unexpected(bytes.error());
   if (auto done = base::write_file_atomically(options.file, *bytes); !done) {
@@ -454,8 +470,7 @@ base::Result<ExitCode> run_verify(const Globals&, const GateOptions& options) {
   if (!matrix) return clean(tl::unexpected(matrix.error()));
   const auto at = base::require_string(*said, "decided_at");
   const auto then = at ? base::parse_rfc3339(*at) : base::Result<base::Time>{now()};
-  const auto results = gate::judge(*manifest, *matrix);
-  const auto outcome = gate::decide(*manifest, results, then ? *then : now());
+  const auto outcome = judge_now(*manifest, *matrix, then ? *then : now()).outcome;
   const auto decision = base::require_string(*said, "decision");
   const auto again = std::string{to_string(outcome.decision)};
   if (!decision || *decision != again) {

@@ -46,15 +46,6 @@ constexpr Quantity k_throughput{"throughput", Gate::throughput, Better::higher,
 constexpr Quantity k_memory{"peak_memory", Gate::peak_memory, Better::lower,
                             &LaunchResult::peak_memory_bytes};
 
-const Workload& workload_of(const Manifest& manifest, const CellId& id) {
-  return *std::find_if(manifest.workloads.begin(), manifest.workloads.end(),
-                       [&](const Workload& w) { return w.name == id.workload; });
-}
-
-bool requires_gate(const Workload& workload, Gate gate) {
-  return std::find(workload.gates.begin(), workload.gates.end(), gate) != workload.gates.end();
-}
-
 std::vector<Quantity> timed(const Workload& workload) {
   std::vector<Quantity> all;
   if (requires_gate(workload, Gate::latency)) {

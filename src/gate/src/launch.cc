@@ -153,15 +153,13 @@ base::Result<LaunchResult> read_launch_result(std::string_view bytes) {
 }
 
 json::object request_json(const Manifest& manifest, const LaunchRequest& request) {
-  const auto workload =
-      std::find_if(manifest.workloads.begin(), manifest.workloads.end(),
-                   [&](const Workload& w) { return w.name == request.cell.workload; });
+  const Workload& workload = workload_of(manifest, request.cell);
   const auto backend =
       std::find_if(manifest.backends.begin(), manifest.backends.end(),
                    [&](const BackendSpec& b) { return b.name == request.cell.backend; });
-  const Thresholds& thresholds = manifest.classes.at(workload->klass);
+  const Thresholds& thresholds = manifest.classes.at(workload.klass);
   json::object shape;
-  for (const auto& [key, value] : workload->shape) shape[key] = value;
+  for (const auto& [key, value] : workload.shape) shape[key] = value;
   json::array measure;
   json::value checkpoint = nullptr;
   switch (request.purpose) {
@@ -186,32 +184,32 @@ json::object request_json(const Manifest& manifest, const LaunchRequest& request
   };
   json::object answer{
       {"format", 1},
-      {"size", workload->size},
+      {"size", workload.size},
       {"phase", to_string(request.cell.phase)},
       {"device", json::object{{"name", distributed ? std::string{"cpu"} : backend->name},
                               {"module", none_if_empty(backend->module)},
                               {"path", none_if_empty(backend->path)}}},
-      {"seed", workload->seed},
-      {"precision", workload->precision},
+      {"seed", workload.seed},
+      {"precision", workload.precision},
       {"shape", std::move(shape)},
-      {"warmup", workload->warmup},
-      {"iterations", request.purpose == Purpose::timing ? workload->iterations : std::size_t{1}},
-      {"time_limit_s", static_cast<double>(workload->time_limit.count()) / 1e6},
-      {"threads", workload->threads},
+      {"warmup", workload.warmup},
+      {"iterations", request.purpose == Purpose::timing ? workload.iterations : std::size_t{1}},
+      {"time_limit_s", static_cast<double>(workload.time_limit.count()) / 1e6},
+      {"threads", workload.threads},
       {"measure", std::move(measure)},
       {"determinism_runs", thresholds.determinism_runs},
       {"checkpoint", std::move(checkpoint)}};
-  if (distributed) answer["ranks"] = workload->ranks;
+  if (distributed) answer["ranks"] = workload.ranks;
   // Whether a killed rank is recovered from belongs to what is compared exactly.
   if (distributed && request.purpose == Purpose::exact &&
-      workload->what.starts_with("distributed.")) {
-    answer["kill_rank"] = workload->ranks - 1;
+      workload.what.starts_with("distributed.")) {
+    answer["kill_rank"] = workload.ranks - 1;
   }
-  if (workload->command.empty()) {
-    answer["workload"] = workload->what;
+  if (workload.command.empty()) {
+    answer["workload"] = workload.what;
   } else {
     auto& command = answer["command"].emplace_array();
-    for (const auto& argument : workload->command) command.emplace_back(argument);
+    for (const auto& argument : workload.command) command.emplace_back(argument);
   }
   return answer;
 }

@@ -516,10 +516,6 @@ json::object to_json(const EnvironmentSpec& e) {
   return {{"label", e.label}, {"python", e.python}, {"lock", e.lock}, {"lock_hash", e.lock_hash}};
 }
 
-bool requires_gate(const Workload& workload, Gate gate) {
-  return std::find(workload.gates.begin(), workload.gates.end(), gate) != workload.gates.end();
-}
-
 void check_workload(const Workload& w, std::vector<Finding>& found) {
   const auto where = "workloads." + w.name;
   const auto refuse = [&](std::string message, std::string remedy) {
@@ -702,6 +698,15 @@ std::vector<CellId> cells(const Manifest& manifest) {
     }
   }
   return all;
+}
+
+const Workload& workload_of(const Manifest& manifest, const CellId& id) {
+  return *std::find_if(manifest.workloads.begin(), manifest.workloads.end(),
+                       [&](const Workload& w) { return w.name == id.workload; });
+}
+
+bool requires_gate(const Workload& workload, Gate gate) {
+  return std::find(workload.gates.begin(), workload.gates.end(), gate) != workload.gates.end();
 }
 
 }  // namespace crosscheck::gate

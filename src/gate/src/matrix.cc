@@ -80,6 +80,12 @@ std::string first_difference(const json::value& was, const json::value& is,
   return fmt::format("{} is {}, was {}", path, base::canonical_json(is), base::canonical_json(was));
 }
 
+base::Result<json::value> read_json(const fs::path& path) {
+  const auto text = base::read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  return base::parse_json(*text, path.string());
+}
+
 base::Result<base::Fd> lock_folder(const fs::path& folder) {
   const auto path = folder / ".lock";
   base::Fd fd{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
@@ -127,9 +133,7 @@ base::Result<LaunchRequest> read_request(const json::value& root) {
 
 base::Result<Matrix> Matrix::read(const fs::path& folder, const Manifest& manifest) {
   const auto path = folder / k_frozen;
-  const auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  const auto frozen = base::parse_json(*text, path.string());
+  const auto frozen = read_json(path);
   if (!frozen) return tl::unexpected(frozen.error());
   Matrix matrix;
   matrix.folder_ = folder;
@@ -208,9 +212,7 @@ base::Result<void> Matrix::read_launches() {
   const auto files = numbered_files(folder_ / "launches");
   if (!files) return tl::unexpected(files.error());
   for (const auto& path : *files) {
-    const auto text = base::read_file(path);
-    if (!text) return tl::unexpected(text.error());
-    const auto root = base::parse_json(*text, path.string());
+    const auto root = read_json(path);
     if (!root) return tl::unexpected(root.error());
     auto request = read_request(*root);
     const auto* answer = base::find(*root, "answer");
@@ -235,9 +237,7 @@ base::Result<void> Matrix::read_launches() {
 
 base::Result<LaunchRecord> Matrix::record(const std::string& file) const {
   const auto path = folder_ / file;
-  const auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  const auto root = base::parse_json(*text, path.string());
+  const auto root = read_json(path);
   if (!root) return tl::unexpected(root.error());
   auto request = read_request(*root);
   if (!request) return tl::unexpected(request.error());
@@ -259,9 +259,7 @@ base::Result<void> Matrix::read_environments() {
   const auto files = numbered_files(folder_ / k_environments);
   if (!files) return tl::unexpected(files.error());
   if (files->empty()) return {};
-  const auto text = base::read_file(files->back());
-  if (!text) return tl::unexpected(text.error());
-  auto root = base::parse_json(*text, files->back().string());
+  auto root = read_json(files->back());
   if (!root) return tl::unexpected(root.error());
   environments_ = std::move(*root);
   next_environments_ = number_of(files->back()) + 1;
@@ -282,9 +280,7 @@ base::Result<void> Matrix::read_rehearsal() {
   const auto path = folder_ / k_rehearsal;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
-  const auto text = base::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  const auto root = base::parse_json(*text, path.string());
+  const auto root = read_json(path);
   if (!root) return tl::unexpected(root.error());
   const auto took = base::require_int(*root, "took_us");
   const auto* ok = base::find(*root, "ok");

@@ -101,16 +101,12 @@ ProcessLauncher::ProcessLauncher(const Manifest& manifest, Interpreters interpre
       scratch_{std::move(scratch_folder)},
       interrupt_fd_{interrupt_fd} {}
 
-const std::string& ProcessLauncher::python(Side side) const {
-  return side == Side::baseline ? interpreters_.baseline : interpreters_.candidate;
-}
-
 std::string ProcessLauncher::command(const LaunchRequest& request) const {
   const auto asked = json::serialize(request_json(manifest_, request));
   return fmt::format(
       "printf %s {} >request.json && PYTHONPATH={} {} -m crosscheck_probe.workload "
       "request.json result.json",
-      quoted(asked), quoted(interpreters_.probe_path), quoted(python(request.side)));
+      quoted(asked), quoted(interpreters_.probe_path), quoted(interpreters_.of(request.side)));
 }
 
 base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& request) {
@@ -137,8 +133,8 @@ base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& requ
   auto output = base::make_pipe();
   if (!output) return tl::unexpected(output.error());
   base::ProcessSpec spec{
-      .arguments = {python(request.side), "-m", "crosscheck_probe.workload", request_path.string(),
-                    result_path.string()},
+      .arguments = {interpreters_.of(request.side), "-m", "crosscheck_probe.workload",
+                    request_path.string(), result_path.string()},
       .directory = scratch_,
       .environment = {{"PYTHONPATH", interpreters_.probe_path}, {"TMPDIR", temporary}},
       .descriptors = {{output->write.get(), STDOUT_FILENO}, {output->write.get(), STDERR_FILENO}},
@@ -147,12 +143,9 @@ base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& requ
   if (!process) return tl::unexpected(process.error());
   output->write.reset();
 
-  const auto workload =
-      std::find_if(manifest_.workloads.begin(), manifest_.workloads.end(),
-                   [&](const Workload& w) { return w.name == request.cell.workload; });
+  const auto limit = workload_of(manifest_, request.cell).time_limit + k_time_beside;
   std::string printed;
-  const auto end = attend(*process, output->read, printed,
-                          Steady::now() + workload->time_limit + k_time_beside, interrupt_fd_);
+  const auto end = attend(*process, output->read, printed, Steady::now() + limit, interrupt_fd_);
   const auto status = process->stop(k_grace);
   fs::remove_all(temporary, error);
   if (end == End::interrupted) {
@@ -168,8 +161,7 @@ base::Result<Launcher::Answer> ProcessLauncher::launch(const LaunchRequest& requ
     return Answer{std::move(result), std::move(text)};
   };
   if (end == End::timed_out) {
-    return failed("timeout", fmt::format("no end after {}",
-                                         base::to_human(workload->time_limit + k_time_beside)));
+    return failed("timeout", fmt::format("no end after {}", base::to_human(limit)));
   }
   if (status.code == 4 || status.code == 2) {
     return fail(status.code == 4 ? Fault::environment : Fault::invalid_input,

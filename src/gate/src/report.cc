@@ -55,6 +55,20 @@ json::array texts(const std::vector<std::string>& all) {
   return array;
 }
 
+// Of the launches that a gate's result rests on.
+std::vector<std::string> files_of(const ReportInput& input, const CellId& id,
+                                  const GateResult& gate) {
+  std::vector<std::string> files;
+  for (const auto& key : gate.launches) {
+    for (const Side side : {Side::baseline, Side::candidate}) {
+      if (auto file = input.matrix.file_of(id, side, key); !file.empty()) {
+        files.push_back(std::move(file));
+      }
+    }
+  }
+  return files;
+}
+
 json::object to_json(const ReportInput& input, const CellId& id, const GateResult& gate) {
   json::array comparisons;
   for (const auto& c : gate.comparisons) {
@@ -68,19 +82,11 @@ json::object to_json(const ReportInput& input, const CellId& id, const GateResul
         {"second_session", to_json(c.recurred)},
         {"detectable", c.detectable ? json::value(*c.detectable) : json::value(nullptr)}});
   }
-  json::array files;
-  for (const auto& key : gate.launches) {
-    for (const Side side : {Side::baseline, Side::candidate}) {
-      if (auto file = input.matrix.file_of(id, side, key); !file.empty()) {
-        files.emplace_back(std::move(file));
-      }
-    }
-  }
   return {{"gate", to_string(gate.gate)},
           {"status", to_string(gate.status)},
           {"reason", gate.reason},
           {"comparisons", std::move(comparisons)},
-          {"launches", std::move(files)}};
+          {"launches", texts(files_of(input, id, gate))}};
 }
 
 }  // namespace
@@ -229,14 +235,7 @@ std::string explain_text(const ReportInput& input, const CellId& id) {
       line("candidate against baseline", c.interval);
       line("second session", c.recurred);
     }
-    std::vector<std::string> files;
-    for (const auto& key : gate.launches) {
-      for (const Side side : {Side::baseline, Side::candidate}) {
-        if (auto file = input.matrix.file_of(id, side, key); !file.empty()) {
-          files.push_back(std::move(file));
-        }
-      }
-    }
+    auto files = files_of(input, id, gate);
     std::sort(files.begin(), files.end());
     files.erase(std::unique(files.begin(), files.end()), files.end());
     if (!files.empty()) {

@@ -110,6 +110,10 @@ struct Waiver {
 };
 
 struct Manifest {
+  [[nodiscard]] const EnvironmentSpec& environment(Side side) const {
+    return side == Side::baseline ? baseline : candidate;
+  }
+
   std::string name;
   EnvironmentSpec baseline;
   EnvironmentSpec candidate;
@@ -157,5 +161,8 @@ struct CellId {
 [[nodiscard]] std::string to_string(const CellId& id);
 // In the manifest's order.
 [[nodiscard]] std::vector<CellId> cells(const Manifest& manifest);
+// Of a cell of the manifest.
+[[nodiscard]] const Workload& workload_of(const Manifest& manifest, const CellId& id);
+[[nodiscard]] bool requires_gate(const Workload& workload, Gate gate);
 
 }  // namespace crosscheck::gate

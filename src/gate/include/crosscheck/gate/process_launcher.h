@@ -12,6 +12,10 @@ struct Interpreters {
   std::string baseline;  // path of its python
   std::string candidate;
   std::string probe_path;  // folder that holds the package crosscheck_probe
+
+  [[nodiscard]] const std::string& of(Side side) const {
+    return side == Side::baseline ? baseline : candidate;
+  }
 };
 
 // A fresh process a launch: `PYTHON -m crosscheck_probe.workload REQUEST RESULT`, in a group of its
@@ -27,8 +31,6 @@ class ProcessLauncher final : public Launcher {
   [[nodiscard]] std::string command(const LaunchRequest& request) const;
 
  private:
-  [[nodiscard]] const std::string& python(Side side) const;
-
   const Manifest& manifest_;
   Interpreters interpreters_;
   std::string scratch_;
