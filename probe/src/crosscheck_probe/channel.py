@@ -13,6 +13,8 @@ from typing import Any
 
 EXIT_CHANNEL_LOST = 6
 
+# Made once: json.dumps makes one for every call that asks for more than the defaults.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -79,6 +81,10 @@ class Channel:
 
 def encode_line(record: dict[str, Any]) -> bytes:
     """Returns `record` as one line of UTF-8; half a surrogate pair is spelled out in ASCII."""
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # The escape JSON has for it is one that strict readers refuse.
-    return _SURROGATE.sub(lambda m: f"\\\\u{ord(m.group()):04x}", text).encode("utf-8") + b"\n"
+    text = _ENCODER.encode(record)
+    try:
+        return text.encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        # The escape JSON has for it is one that strict readers refuse.
+        text = _SURROGATE.sub(lambda m: f"\\\\u{ord(m.group()):04x}", text)
+        return text.encode("utf-8") + b"\n"

@@ -106,7 +106,7 @@ class Session:
             arguments += ["-p", f"no:{plugin}"]
         arguments += [os.path.join(self._suite.root, file) for file in files]
         try:
-            pytest.main(arguments, plugins=[self])
+            pytest.main(arguments, plugins=[self, *([_Phases(self._tracer)] if self._tracer else [])])
         except Exception as error:
             # Once all was reported, what pytest meets while it ends changes nothing: a test may
             # have closed descriptors that pytest means to close.
@@ -312,12 +312,6 @@ class Session:
 
         item.addUnexpectedSuccess = note
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, None]:
-        # Not of unittest's tests, which say themselves where setUp ends.
-        with self._tracer.within("forward") if self._tracer else nullcontext():
-            yield
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: Any) -> None:
         item.__dict__.pop("addUnexpectedSuccess", None)
@@ -327,9 +321,9 @@ class Session:
         if self._running is not None:
             self._running.phase = phase
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, None]:
-        yield
+    # After pytest's own for unittest, which puts the exception there, and before the one that makes
+    # the report. No wrapper: this is called three times a test.
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         self._last_error = call.excinfo.value if call.excinfo else None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -340,8 +334,10 @@ class Session:
         subtest = hasattr(report, "context")
         if not subtest:
             running.seconds += report.duration
-        text = getattr(report, "longreprtext", "")
         expected = getattr(report, "wasxfail", None)
+        if report.passed and expected is None:
+            return
+        text = getattr(report, "longreprtext", "")  # pytest makes a terminal to write it to
         if report.skipped and expected is not None:
             running.xfailed = str(expected) or (message_of(error) if error else "")
         elif report.passed and expected is not None:
@@ -367,6 +363,19 @@ class Session:
     def pytest_internalerror(self, excrepr: Any, excinfo: Any) -> None:
         self.internal_error = excinfo.value
         sys.stderr.write(str(excrepr) + "\n")
+
+
+class _Phases:
+    """A pytest plugin that tells the tracer where a test's own function begins and ends."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, None]:
+        # Not of unittest's tests, which say themselves where setUp ends.
+        with self._tracer.within("forward"):
+            yield
 
 
 def _tracer_of(trace: Trace | None) -> Any:
