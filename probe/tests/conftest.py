@@ -15,6 +15,7 @@ from typing import Any, Callable
 import pytest
 
 PROBE = Path(__file__).resolve().parents[1]
+PROGRAM = PROBE / "src" / "crosscheck_probe" / "__main__.py"
 DEADLINE = 240.0
 collect_ignore = [] if os.environ.get("CROSSCHECK_LONG") else ["test_workload_long.py"]
 
@@ -51,7 +52,7 @@ def ask(
         [
             sys.executable,
             *(["-P"] if sys.version_info >= (3, 11) else []),
-            *["-m", "crosscheck_probe", verb, "--fd", str(write), "--request", "-"],
+            *[str(PROGRAM), verb, "--fd", str(write), "--request", "-"],
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROBE, Tree
+from conftest import PROBE, PROGRAM, Tree
 
 _PR_SET_CHILD_SUBREAPER = 36
 _DEADLINE = 240.0
@@ -25,7 +25,7 @@ class Server:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(_DEADLINE)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "crosscheck_probe", "forkserver"]
+            [sys.executable, "-P", str(PROGRAM), "forkserver"]
             + ["--fd", str(theirs.fileno()), "--request", "-"],
             stdin=subprocess.PIPE,
             pass_fds=[theirs.fileno()],

@@ -1,4 +1,4 @@
-"""The program: `python -P -m crosscheck_probe VERB --fd N [--request FILE]`."""
+"""The program: `python -P …/crosscheck_probe/__main__.py VERB --fd N [--request FILE]`."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
 // torch 1.13 and later.
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,18 +15,16 @@
 #include <utility>
 #include <vector>
 
+// Where Python says in which phase the test is. Not a function: it changes around every comparison.
+extern "C" {
+volatile int crosscheck_phase = 0;
+}
+
 namespace {
 
-constexpr int k_phases = 4;
-using Counts = std::array<std::uint64_t, k_phases>;
-using Totals = std::map<std::string, Counts>;
-
-std::atomic<int> phase{0};
-
-void add(Totals& totals, const std::string& name, const Counts& counts) {
-  auto& total = totals[name];
-  for (std::size_t i = 0; i < counts.size(); ++i) total[i] += counts[i];
-}
+constexpr std::array<const char*, 4> k_phases{"setup", "forward", "backward", "comparison"};
+using Counts = std::array<std::uint64_t, k_phases.size()>;
+using Totals = std::vector<std::pair<std::string, Counts>>;
 
 // What one thread ran. Its mutex waits only while another thread takes the counts.
 class Table {
@@ -36,7 +34,7 @@ class Table {
     auto& entry = entries_[function.name()];
     // The name of a schema that is gone may lie where another's lay.
     if (std::strcmp(entry.name.c_str(), function.name()) != 0) {
-      retire(entry);
+      give(entry, retired_);
       entry.name = function.name();
       entry.overload.clear();
       if (const auto found = function.operator_name()) {
@@ -44,14 +42,22 @@ class Table {
         if (!found->overload_name.empty()) entry.overload += "." + found->overload_name;
       }
     }
-    ++entry.counts[static_cast<std::size_t>(phase.load(std::memory_order_relaxed))];
+    if (!entry.counted) {
+      entry.counted = true;
+      used_.push_back(&entry);
+    }
+    ++entry.counts[static_cast<std::size_t>(crosscheck_phase)];
   }
 
   void take(Totals& totals) {
     const std::lock_guard<std::mutex> lock{mutex_};
-    for (auto& pair : entries_) retire(pair.second);
-    for (const auto& pair : retired_) add(totals, pair.first, pair.second);
+    std::move(retired_.begin(), retired_.end(), std::back_inserter(totals));
     retired_.clear();
+    for (Entry* entry : used_) {
+      give(*entry, totals);
+      entry->counted = false;
+    }
+    used_.clear();
   }
 
  private:
@@ -59,17 +65,18 @@ class Table {
     std::string name;
     std::string overload;  // empty: no operator
     Counts counts{};
+    bool counted = false;  // is in `used_`
   };
 
-  void retire(Entry& entry) {
-    if (entry.counts != Counts{} && !entry.overload.empty()) {
-      add(retired_, entry.overload, entry.counts);
-    }
+  static void give(Entry& entry, Totals& totals) {
+    if (!entry.overload.empty()) totals.emplace_back(entry.overload, entry.counts);
     entry.counts = Counts{};
   }
 
   std::mutex mutex_;
+  // By where the name lies: its nodes, and so what `used_` points to, never move.
   std::unordered_map<const void*, Entry> entries_;
+  std::vector<Entry*> used_;
   Totals retired_;
 };
 
@@ -103,9 +110,8 @@ void crosscheck_observe() {
   at::addGlobalCallback(at::RecordFunctionCallback(&on_start).scopes({at::RecordScope::FUNCTION}));
 }
 
-void crosscheck_phase(int now) { phase.store(now, std::memory_order_relaxed); }
-
-// "phase operator count" lines of what ran since the last call; valid until the next.
+// What ran since the last call, as JSON: {"forward": {"aten::add.Tensor": 2}}, sorted. Valid until
+// the next call.
 const char* crosscheck_take() {
   static std::string text;
   Totals totals;
@@ -123,13 +129,27 @@ const char* crosscheck_take() {
       }
     }
   }
-  text.clear();
-  for (const auto& pair : totals) {
-    for (std::size_t i = 0; i < pair.second.size(); ++i) {
-      if (pair.second[i] == 0) continue;
-      text += std::to_string(i) + ' ' + pair.first + ' ' + std::to_string(pair.second[i]) + '\n';
+  std::sort(totals.begin(), totals.end());
+  text = "{";
+  for (std::size_t phase = 0; phase < k_phases.size(); ++phase) {
+    const auto before = text.size();
+    for (std::size_t i = 0; i < totals.size();) {
+      const auto& name = totals[i].first;
+      std::uint64_t count = 0;
+      for (; i < totals.size() && totals[i].first == name; ++i) count += totals[i].second[phase];
+      if (count == 0) continue;
+      if (text.size() == before) {
+        text += text.size() == 1 ? "\"" : ",\"";
+        text += k_phases[phase];
+        text += "\":{\"";
+      } else {
+        text += ",\"";
+      }
+      text += name + "\":" + std::to_string(count);
     }
+    if (text.size() != before) text += '}';
   }
+  text += '}';
   return text.c_str();
 }
 }

@@ -105,8 +105,9 @@ class Session:
         for plugin in _HARNESS_PLUGINS:
             arguments += ["-p", f"no:{plugin}"]
         arguments += [os.path.join(self._suite.root, file) for file in files]
+        phases = [_Phases(self._tracer)] if self._tracer else []
         try:
-            pytest.main(arguments, plugins=[self, *([_Phases(self._tracer)] if self._tracer else [])])
+            pytest.main(arguments, plugins=[self, *phases])
         except Exception as error:
             # Once all was reported, what pytest meets while it ends changes nothing: a test may
             # have closed descriptors that pytest means to close.
@@ -374,8 +375,11 @@ class _Phases:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, None]:
         # Not of unittest's tests, which say themselves where setUp ends.
-        with self._tracer.within("forward"):
+        self._tracer.enter("forward")
+        try:
             yield
+        finally:
+            self._tracer.leave()
 
 
 def _tracer_of(trace: Trace | None) -> Any:

@@ -69,22 +69,29 @@ class Tracer:
         graphs = self._recorder.graphs()
         return {**fields, "graphs": graphs} if graphs else fields
 
-    @contextmanager
-    def within(self, phase: str) -> Iterator[None]:
-        """Counts what runs meanwhile, on whatever thread, to `phase`."""
+    def enter(self, phase: str) -> None:
+        """Counts what runs from here on, on whatever thread, to `phase`, until `leave`."""
         self._stack.append(PHASES.index(phase))
         self._recorder.enter(self._stack[-1])
-        try:
-            yield
-        finally:
-            self._stack.pop()
-            self._recorder.enter(self._stack[-1])
 
-    def _wrap(self, phase: str, function: _F) -> _F:
+    def leave(self) -> None:
+        self._stack.pop()
+        self._recorder.enter(self._stack[-1])
+
+    def within(self, phase: str, function: _F) -> _F:
+        """Returns `function` between `enter` and `leave`, which stand in it, not called: a gradient
+        test calls such functions by the thousand."""
+        number, stack, enter = PHASES.index(phase), self._stack, self._recorder.enter
+
         @functools.wraps(function)
         def inside(*arguments: Any, **keywords: Any) -> Any:
-            with self.within(phase):
+            stack.append(number)
+            enter(number)
+            try:
                 return function(*arguments, **keywords)
+            finally:
+                stack.pop()
+                enter(stack[-1])
 
         return inside  # type: ignore[return-value]
 
@@ -94,20 +101,20 @@ class Tracer:
         from torch.autograd import Variable
         from torch.testing._internal.common_utils import TestCase
 
-        TestCase.assertEqual = self._wrap("comparison", TestCase.assertEqual)
+        TestCase.assertEqual = self.within("comparison", TestCase.assertEqual)
         self._replace(torch.testing.assert_close, "comparison")
         self._replace(torch.testing.make_tensor, "setup")
         Variable._execution_engine = _Engine(Variable._execution_engine, self)
         # pytest's `call` holds setUp and tearDown too.
         own: Any = unittest.TestCase
-        own._callTestMethod = self._wrap("forward", own._callTestMethod)
+        own._callTestMethod = self.within("forward", own._callTestMethod)
         compile_function = getattr(torch, "compile", None)
         if compile_function is not None:
             torch.compile = self._noting(compile_function)
 
     def _replace(self, function: Callable[..., Any], phase: str) -> None:
         """Also where another module of torch's test machinery has imported it by name."""
-        wrapped = self._wrap(phase, function)
+        wrapped = self.within(phase, function)
         for name, module in list(sys.modules.items()):
             if not name.startswith("torch.testing"):
                 continue
@@ -132,11 +139,7 @@ class _Engine:
 
     def __init__(self, engine: Any, tracer: Tracer) -> None:
         self._engine = engine
-        self._tracer = tracer
-
-    def run_backward(self, *arguments: Any, **keywords: Any) -> Any:
-        with self._tracer.within("backward"):
-            return self._engine.run_backward(*arguments, **keywords)
+        self.run_backward = tracer.within("backward", engine.run_backward)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

@@ -45,7 +45,7 @@ std::string remedy_for(const ProbeSetup& setup, std::string_view text) {
   if (const auto at = text.find(k_mark); at != std::string_view::npos) {
     const auto rest = text.substr(at + k_mark.size());
     module = rest.substr(0, rest.find_first_of("'."));
-  } else if (text.find("No module named crosscheck_probe") != std::string_view::npos) {
+  } else if (text.find("crosscheck_probe/__main__.py'") != std::string_view::npos) {
     module = "crosscheck_probe";
   }
   if (module.empty()) return {};

@@ -559,7 +559,7 @@ TEST(Probe, NamesWhatIsMissingAndHowToInstallIt) {
   EXPECT_EQ(read_environment(setup, {}).error().remedy.find("+cpu"), std::string::npos);
   setup = fake_probe();
   setup.probe_path = "/no/such/folder";
-  refuses(setup, "No module named crosscheck_probe", "CROSSCHECK_PROBE");
+  refuses(setup, "/no/such/folder/crosscheck_probe/__main__.py", "CROSSCHECK_PROBE");
   setup = fake_probe();
   setup.python = "/no/such/python";
   refuses(setup, "/no/such/python", "--python");
