@@ -51,6 +51,7 @@ base::Result<base::ExitCode> run_collect(const Globals& globals, const Options& 
   if (!interrupts) return tl::unexpected(interrupts.error());
   runner::CallOptions call;
   call.interrupt_fd = interrupts->fd();
+  call.limit = options.probe.collect_limit();
   std::size_t shown = 0;
   const bool interactive = is_interactive();
   call.on_progress = [&](std::size_t tests) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command.h"
+#include "crosscheck/base/json.h"
 #include "crosscheck/base/log.h"
 #include "crosscheck/base/nearest.h"
 
@@ -30,7 +31,8 @@ void report(const base::Error& error, const Globals& globals) {
     if (!error.remedy.empty()) object["remedy"] = error.remedy;
     std::fprintf(stderr, "%s\n", boost::json::serialize(object).c_str());
   } else {
-    std::fprintf(stderr, "crosscheck: %s\n", to_string(error).c_str());
+    // Names of files and tests in it are anybody's.
+    std::fprintf(stderr, "crosscheck: %s\n", base::to_utf8(to_string(error)).c_str());
   }
 }
 

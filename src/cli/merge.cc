@@ -1,6 +1,7 @@
 #include "crosscheck/runner/merge.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "command.h"
 #include "crosscheck/base/json.h"
@@ -20,6 +21,14 @@ base::Result<base::ExitCode> run_merge(const Globals& globals, const Options& op
   const runner::Files files{options.junit, options.results, ""};
   if (auto writable = runner::check_writable(files); !writable) {
     return tl::unexpected(writable.error());
+  }
+  for (const auto& part : options.files) {
+    for (const auto& output : {options.results, options.junit}) {
+      std::error_code none;  // one that is not there is none of them
+      if (!std::filesystem::equivalent(part, output, none)) continue;
+      return base::fail(base::Fault::usage, part + " is to be joined, and would be replaced",
+                        "give the joined results a file of their own");
+    }
   }
   std::vector<runner::MergePart> parts;
   for (const auto& path : options.files) {

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "config_files.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/base/text.h"
 #include "crosscheck/config/govern.h"
 #include "crosscheck/runner/run.h"
 #include "crosscheck/runner/shard.h"
@@ -107,6 +108,7 @@ base::Result<Plan> make_plan(const Globals& globals, Options& options) {
     if (!interrupts) return tl::unexpected(interrupts.error());
     runner::CallOptions call;
     call.interrupt_fd = interrupts->fd();
+    call.limit = options.probe.collect_limit();
     if (is_interactive()) std::fprintf(stderr, "collecting…\r");
     auto inventory = runner::collect(request.setup, call);
     if (!inventory) return tl::unexpected(inventory.error());
@@ -187,10 +189,12 @@ std::string to_text(const Plan& plan) {
   std::string text;
   for (const auto& part : plan.parts) {
     const auto range = part.shard.end - part.shard.begin;
-    text += fmt::format("{}  {} tests of {} file{}, about {}\n", to_string(part.shard), range,
-                        part.files, part.files == 1 ? "" : "s", base::to_human(part.expected));
+    text += fmt::format("{}  {} of {}, about {}\n", to_string(part.shard),
+                        base::count_of(range, "test"), base::count_of(part.files, "file"),
+                        base::to_human(part.expected));
   }
-  text += fmt::format("{} tests, {} of them with a recorded time", plan.tests, plan.timed);
+  text += fmt::format("{}, {} of them with a recorded time", base::count_of(plan.tests, "test"),
+                      plan.timed);
   if (plan.left_out > 0) {
     text += fmt::format(", {} that the configuration does not run", plan.left_out);
   }

@@ -117,6 +117,11 @@ void add_probe_options(CLI::App& command, ProbeOptions& options) {
   command.add_option(
       "--python", options.python,
       "Interpreter whose torch is tested; default: $CROSSCHECK_PYTHON, .venv, python3");
+  command
+      .add_option("--collect-timeout", options.collect_timeout,
+                  "Seconds that importing and collecting one file may take")
+      ->check(CLI::Range(0.001, 1e7))
+      ->capture_default_str();
 }
 
 base::Result<runner::ProbeSetup> resolve(const ProbeOptions& options) {

@@ -17,6 +17,12 @@ struct ProbeOptions {
   std::string device_module;
   std::string device_path;
   std::string python;
+  double collect_timeout = 600;
+
+  [[nodiscard]] base::Duration collect_limit() const {
+    return std::chrono::duration_cast<base::Duration>(
+        std::chrono::duration<double>{collect_timeout});
+  }
 
   // Whether the command line named them; otherwise an inventory may.
   bool suite_given = false;

@@ -1,5 +1,7 @@
 #include "run_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -60,10 +62,12 @@ CLI::Option* add_run_options(CLI::App& command, RunOptions& options) {
 }
 
 base::Result<base::Duration> seconds(double given, const char* option, bool may_be_zero) {
-  if (!std::isfinite(given) || given < 0 || given > 1e7 || (given == 0 && !may_be_zero)) {
+  constexpr double k_least = 0.001;
+  constexpr double k_most = 1e7;
+  if (!(given >= k_least && given <= k_most) && !(given == 0 && may_be_zero)) {
     return fail(Fault::usage,
-                std::string{option} + (may_be_zero ? ": expected seconds, or 0 for no limit"
-                                                   : ": expected seconds above 0"));
+                fmt::format("{}: expected seconds from {} to {:.0f}{}", option, k_least, k_most,
+                            may_be_zero ? ", or 0 for no limit" : ""));
   }
   return base::Duration{std::llround(given * 1e6)};
 }
@@ -74,6 +78,7 @@ base::Result<PreparedRun> prepare_run(RunOptions& options) {
   const auto timeout = seconds(options.timeout, "--timeout", false);
   if (!timeout) return tl::unexpected(timeout.error());
   request.limits.test = *timeout;
+  request.limits.start = options.probe.collect_limit();
   constexpr std::int64_t k_mib = std::int64_t{1} << 20;
   request.limits.memory =
       options.memory_mib ? *options.memory_mib * k_mib : runner::default_memory_limit();
@@ -123,6 +128,7 @@ base::Result<void> collect_for(PreparedRun& run, const RunOptions& options, int 
   call.took = &took;
   if (options.selection.inventory.empty()) {
     if (is_interactive()) std::fprintf(stderr, "collecting…\r");
+    call.limit = options.probe.collect_limit();
     auto inventory = runner::collect(request.setup, call);
     if (!inventory) return tl::unexpected(inventory.error());
     const auto files = std::max<std::size_t>(runner::suite_files(request.setup).size(), 1);

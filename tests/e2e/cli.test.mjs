@@ -1,6 +1,6 @@
 // The command line as documented: help with an example everywhere, one table of exit codes.
 import assert from 'node:assert/strict';
-import {mkdirSync} from 'node:fs';
+import {mkdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {run, temporaryFolder, write} from './harness.mjs';
@@ -75,6 +75,33 @@ test('a number of processes that is none, one file for two outputs: exit code 2'
   const {code, err} = run(['run', '--junit', 'out', '--results', 'out']);
   assert.equal(code, 2);
   assert.match(err, /--junit and --results name one file: out/);
+});
+
+test('what is joined is not written over', (t) => {
+  const folder = temporaryFolder(t);
+  const part = write(folder, 'part.jsonl', 'not read\n');
+  for (const output of ['--results', '--junit']) {
+    const rest = output === '--junit' ? ['--results', join(folder, 'all.jsonl')] : [];
+    const done = run(['merge', part, output, join(folder, '.', 'part.jsonl'), ...rest]);
+    assert.equal(done.code, 2, done.err);
+    assert.match(done.err, /would be replaced/);
+    assert.equal(readFileSync(part, 'utf8'), 'not read\n');
+  }
+});
+
+test('a limit in seconds says what it may be', () => {
+  for (const [option, value] of [
+    ['--timeout', '1e308'],
+    ['--timeout', '1e-320'],
+    ['--timeout', 'nan'],
+    ['--timeout', '-1'],
+    ['--file-timeout', '1e-9'],
+    ['--collect-timeout', '0'],
+  ]) {
+    const done = run(['run', option, value]);
+    assert.equal(done.code, 2, `${option} ${value}`);
+    assert.match(done.err, /0\.001\d* to 10000000/, `${option} ${value}`);
+  }
 });
 
 test('--help names the exit codes', () => {

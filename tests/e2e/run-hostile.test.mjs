@@ -150,6 +150,20 @@ for (const {moment, hold, mark, kept} of [
   });
 }
 
+test('a file that hangs while it is imported costs itself, after --collect-timeout', (t) => {
+  const folder = temporaryFolder(t);
+  write(folder, 'test_a_hangs.py', 'import time\ntime.sleep(3600)\n');
+  write(folder, 'test_b.py', 'def test_b(): pass\n');
+  const file = join(folder, 'results.jsonl');
+  const done = run(
+    ['run', '--suite', folder, '--no-store', '--results', file, '--collect-timeout', '30', '-j', '1'],
+    {cwd: folder, env: {CROSSCHECK_PYTHON: python, CI: 'true'}},
+  );
+  assert.equal(done.code, 1, done.err);
+  assert.match(done.out, /test_a_hangs\.py.*said nothing for 30.*--collect-timeout/);
+  assert.match(done.out, /1 passed/);
+});
+
 test('two runs at once on one store: both whole', async (t) => {
   const folder = temporaryFolder(t);
   write(folder, 'test_slow.py', SLOW);

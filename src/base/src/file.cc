@@ -31,7 +31,6 @@ tl::unexpected<Error> write_failure(const std::filesystem::path& path, int error
   Fault fault = Fault::environment;
   if (error == ENOSPC || error == EDQUOT) fault = Fault::full;
   if (error == EROFS || error == EACCES || error == EPERM) fault = Fault::read_only;
-  if (error == ENOENT || error == ENOTDIR) fault = Fault::not_found;
   return fail(fault, fmt::format("cannot write {}: {}", path.string(), reason(error)));
 }
 

@@ -259,6 +259,10 @@ std::size_t character_length(std::string_view text) {
 
 // C0 and DEL are one byte; C1 is C2 80 to C2 9F.
 bool is_control(std::string_view character) {
+  // Those that turn the direction of writing: what is shown would not be what is there.
+  constexpr std::string_view k_turning[] = {"\u202A", "\u202B", "\u202C", "\u202D", "\u202E",
+                                            "\u2066", "\u2067", "\u2068", "\u2069"};
+  if (std::ranges::find(k_turning, character) != std::end(k_turning)) return true;
   const auto first = static_cast<unsigned char>(character[0]);
   if (character.size() == 1)
     return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7F;

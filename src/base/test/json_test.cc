@@ -214,6 +214,8 @@ TEST(ToUtf8, ReplacesWhatDoesNotBelong) {
   EXPECT_EQ(to_utf8("\x7f"), "\xEF\xBF\xBD");
   EXPECT_EQ(to_utf8("\xC2\x85"), "\xEF\xBF\xBD");  // C1
   EXPECT_EQ(to_utf8("\xC2\xA0"), "\xC2\xA0");
+  EXPECT_EQ(to_utf8("\u202Eba\u2069"), "\uFFFDba\uFFFD");  // would be read as "ab"
+  EXPECT_EQ(to_utf8("\u2029\u202F\u206A"), "\u2029\u202F\u206A");
 }
 
 TEST(ToUtf8, OfAnyBytesIsUtf8WithinTheLimit) {

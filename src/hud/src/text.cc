@@ -165,8 +165,4 @@ std::string seconds(base::Duration duration) {
   return base::to_human(std::chrono::floor<std::chrono::seconds>(duration));
 }
 
-std::string count_of(std::int64_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
 }  // namespace crosscheck::hud

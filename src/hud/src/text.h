@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "crosscheck/base/text.h"
 #include "crosscheck/base/time.h"
 
 namespace crosscheck::hud {
@@ -41,7 +42,6 @@ namespace crosscheck::hud {
 [[nodiscard]] std::string percent(std::int64_t part, std::int64_t whole);
 // "0.012 s", "3.4 s", then as base::to_human.
 [[nodiscard]] std::string seconds(base::Duration duration);
-// "1 job", "2 jobs".
-[[nodiscard]] std::string count_of(std::int64_t n, std::string_view noun);
+using base::count_of;
 
 }  // namespace crosscheck::hud

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "crosscheck/base/file.h"
+#include "crosscheck/base/text.h"
 
 namespace crosscheck::profile {
 namespace {
@@ -237,9 +238,8 @@ std::string to_text(const Detected& found, std::size_t most) {
       text += fmt::format("  and {} more\n", point.evidence.size() - most);
     if (point.evidence.empty()) text += fmt::format("  {}\n", point.because);
   }
-  text +=
-      fmt::format("{} extension point{} in {} file{}", found.points.size(),
-                  found.points.size() == 1 ? "" : "s", found.files, found.files == 1 ? "" : "s");
+  text += base::count_of(found.points.size(), "extension point") + " in " +
+          base::count_of(found.files, "file");
   if (!found.device.empty()) text += fmt::format("; the device is called {}", found.device);
   text += "\n";
   for (const Skipped& one : found.skipped)

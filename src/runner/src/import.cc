@@ -17,6 +17,7 @@
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/base/results_limits.h"
+#include "crosscheck/base/text.h"
 #include "crosscheck/runner/classify.h"
 #include "crosscheck/runner/junit_read.h"
 #include "crosscheck/runner/pytest_log.h"
@@ -38,6 +39,7 @@ constexpr std::size_t k_block = std::size_t{256} << 10;
 constexpr std::size_t k_bytes_a_test = 200;                      // in JUnit, at least
 constexpr std::size_t k_details_limit = std::size_t{128} << 20;  // of all tracebacks together
 constexpr std::size_t k_named = 3;                               // examples in a note
+constexpr std::size_t k_example_limit = 200;
 constexpr std::string_view k_collection = "(collection)";
 constexpr std::string_view k_rerun =
     "failed and was run again; the reports keep no error of this attempt";
@@ -210,7 +212,9 @@ void put(base::TestResult& result, Verdict&& verdict) {
 class Tally {
  public:
   void add(const std::string& example) {
-    if (++count_ <= k_named) examples_ += (count_ > 1 ? ", " : "") + example;
+    if (++count_ > k_named) return;
+    examples_ += (count_ > 1 ? ", " : "") + base::to_utf8(example, k_example_limit);
+    if (example.size() > k_example_limit) examples_ += "…";
   }
   // `text` holds {0} for the number and {1} for the examples.
   void tell(std::vector<std::string>& notes, std::string_view text) const {
@@ -384,8 +388,10 @@ class Importer {
     }
     if (read) read = parser.finish();
     if (read || !options_.salvage || cases == 0) return read;
-    notes_.push_back(fmt::format("{}: {} tests that were complete are kept, what follows is not",
-                                 read.error().message, cases));
+    cut_off_ = true;
+    notes_.push_back(fmt::format("{}: {} that {} complete {} kept, what follows is not",
+                                 read.error().message, base::count_of(cases, "test"),
+                                 cases == 1 ? "was" : "were", cases == 1 ? "is" : "are"));
     return {};
   }
 
@@ -587,7 +593,7 @@ class Importer {
     header.finished_at = ended_.value_or(now);
     header.imported = true;
     // What pytest writes JUnit files at is its end.
-    header.interrupted = file_ == 0 && !logs_.empty() && logs_.back().unfinished;
+    header.interrupted = cut_off_ || (file_ == 0 && !logs_.empty() && logs_.back().unfinished);
     for (const auto& [name, value] : facts_) header.environment.emplace_back(name, value);
   }
 
@@ -624,6 +630,7 @@ class Importer {
   std::map<std::string, std::string> facts_;
   std::optional<base::Time> began_;
   std::optional<base::Time> ended_;
+  bool cut_off_ = false;  // a JUnit file, of which what is complete was kept
   std::size_t file_ = 0;  // number of the JUnit file that is read, from 1
   std::string files_;
   std::string digest_;

@@ -79,7 +79,8 @@ Result<void> collect_into(Inventory& inventory, const ProbeSetup& setup,
     if (!described || outcome->failure || at == files.end()) {
       return tl::unexpected(failure_of(setup, *outcome, options));
     }
-    inventory.errors.push_back({current, "", how_ended(*outcome, options),
+    const std::string limit = outcome->hung ? ", the limit of a file (--collect-timeout)" : "";
+    inventory.errors.push_back({current, "", how_ended(*outcome, options) + limit,
                                 base::to_utf8(outcome->ended.err, std::size_t{64} << 10)});
     files.erase(at);
     if (files.empty()) return {};

@@ -73,6 +73,7 @@ std::string shorten(std::string text, std::size_t limit) {
 }
 
 constexpr std::size_t k_case_limit = 256;
+constexpr std::size_t k_node_id_limit = 8192;   // far above what pytest is asked for by name
 constexpr std::string_view k_instance = ".()";  // of a class, as pytest before 4 names it
 
 }  // namespace
@@ -139,7 +140,7 @@ Identified Identifier::as_reported(const ReportedName& reported) const {
   found.how = last_->how;
   found.id.file = last_->id_file;
   found.id.class_name = last_->class_name;
-  found.node_id = last_->node_id + reported.name;
+  found.node_id = shorten(last_->node_id + reported.name, k_node_id_limit);
   const auto bracket = reported.name.find('[');
   const auto method = reported.name.substr(0, bracket == 0 ? std::string::npos : bracket);
   found.id.method = method.empty() ? "(unnamed)" : shorten(method, base::TestId::k_name_limit);

@@ -8,6 +8,7 @@
 #include <pugixml.hpp>
 #include <sstream>
 
+#include "crosscheck/base/text.h"
 #include "crosscheck/runner/govern.h"
 #include "text.h"
 
@@ -265,14 +266,14 @@ std::string summary_text(const base::RunResults& run, const Files& files, bool i
   if (more > 0) text += fmt::format("and {} more\n", more);
   if (shown > 0) text += "\n";
   const auto counts = run.counts();
-  text += fmt::format("{} tests in {}: {}\n", counts.total(), base::to_human(wall(run.header)),
-                      counts_text(counts));
+  text += fmt::format("{} in {}: {}\n", base::count_of(counts.total(), "test"),
+                      base::to_human(wall(run.header)), counts_text(counts));
   if (!run.header.config.empty()) text += to_text(score(run), run.header.observe);
   if (interrupted) {
     text += "interrupted: what had ended is kept, the rest is not_run";
     text += files.store.empty() ? "\n" : "; the same command with --resume goes on\n";
   } else if (run.header.interrupted && run.header.imported && run.header.merged.empty()) {
-    text += "not the whole run: pytest did not come to its end\n";
+    text += "not the whole run: pytest did not come to its end, or its report is cut off\n";
   } else if (run.header.interrupted && !run.header.merged.empty()) {
     text += "not the whole run: a shard is missing, or did not get to its end\n";
   } else if (run.header.interrupted) {

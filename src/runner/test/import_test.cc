@@ -404,7 +404,7 @@ TEST_F(ImportTest, ABrokenFileIsRefusedUnlessAskedFor) {
   salvage.salvage = true;
   const auto kept = import({cut}, salvage);
   ASSERT_THAT(kept.run.results, SizeIs(1));
-  EXPECT_THAT(kept.notes, Contains(HasSubstr("1 tests that were complete are kept")));
+  EXPECT_THAT(kept.notes, Contains(HasSubstr("1 test that was complete is kept")));
   const auto escapes = file("esc.xml", junit(test_case("test_a", "<failure>\x1b[1m</failure>")));
   EXPECT_FALSE(import_runs({escapes}, {}, k_now));
   EXPECT_EQ(import({escapes}, salvage).run.results[0].message, "?[1m");

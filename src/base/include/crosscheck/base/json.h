@@ -47,9 +47,9 @@ namespace json = boost::json;
 
 // Whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 [[nodiscard]] bool is_utf8(std::string_view text);
-// `text` with every ill-formed byte and every control character but \n and \t replaced by U+FFFD,
-// cut to at most `limit` bytes at a character's edge: for messages that come out of other
-// processes.
+// `text` with every ill-formed byte, every control character but \n and \t and every one that turns
+// the direction of writing replaced by U+FFFD, cut to at most `limit` bytes at a character's edge:
+// for messages that come out of other processes.
 [[nodiscard]] std::string to_utf8(std::string_view text, std::size_t limit = std::string::npos);
 
 }  // namespace crosscheck::base
