@@ -1,5 +1,5 @@
 # Each target is one script, which works without make too.
-.PHONY: build run test deep bench evaluate dist lint format clean
+.PHONY: build run test deep bench evaluate gate-real gate-cuda dist lint format clean
 build:
 	@scripts/setup build
 	@scripts/build release crosscheck
@@ -19,6 +19,10 @@ bench:
 	@scripts/bench
 evaluate:
 	@scripts/evaluate
+gate-real:
+	@scripts/gate-real
+gate-cuda:
+	@scripts/gate-real --backends cuda
 format:
 	@scripts/setup lint
 	@scripts/format

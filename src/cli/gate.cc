@@ -17,6 +17,7 @@
 #include "crosscheck/gate/process_launcher.h"
 #include "crosscheck/gate/report.h"
 #include "crosscheck/runner/probe.h"
+#include "gate_progress.h"
 #include "probe_options.h"
 
 namespace crosscheck::cli {
@@ -188,49 +189,6 @@ base::Result<gate::Interpreters> interpreters_of(const gate::Manifest& manifest,
   return found;
 }
 
-// Says what is going on, on a terminal only.
-class Progress {
- public:
-  Progress(const gate::Manifest& manifest, const gate::Matrix& matrix,
-           const std::vector<gate::CellId>& cells)
-      : manifest_{manifest}, matrix_{matrix}, cells_{cells}, interactive_{is_interactive()} {}
-
-  void about(const gate::LaunchRequest& request) {
-    if (!interactive_) return;
-    std::size_t least = 0;
-    std::size_t most = 0;
-    for (const auto& id : cells_) {
-      const auto left = gate::remaining(manifest_, id, matrix_.launches(id));
-      least += left.least;
-      most += left.most;
-    }
-    const auto mean = done_ == 0 ? std::chrono::seconds{5}
-                                 : std::chrono::duration_cast<std::chrono::seconds>(took_ / done_);
-    std::fprintf(stderr, "\r\033[K%s %s %s; %zu to %zu launches left, about %s to %s",
-                 gate::to_string(request.cell).c_str(), request.key.c_str(),
-                 std::string{to_string(request.side)}.c_str(), least, most,
-                 base::to_human(mean * static_cast<int>(least)).c_str(),
-                 base::to_human(mean * static_cast<int>(most)).c_str());
-  }
-  void done(base::Duration took) {
-    took_ += took;
-    ++done_;
-  }
-  ~Progress() {
-    if (interactive_ && done_ > 0) std::fputs("\r\033[K", stderr);
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
- private:
-  const gate::Manifest& manifest_;
-  const gate::Matrix& matrix_;
-  const std::vector<gate::CellId>& cells_;
-  bool interactive_;
-  base::Duration took_{0};
-  int done_ = 0;
-};
-
 base::Result<ExitCode> print_outcome(const Globals& globals, const gate::Manifest& manifest,
                                      const gate::Matrix& matrix, const std::string& format) {
   const auto [results, outcome] = judge_now(manifest, matrix);
@@ -243,20 +201,6 @@ base::Result<ExitCode> print_outcome(const Globals& globals, const gate::Manifes
   return outcome.decision == gate::Decision::adopt ? ExitCode::ok : ExitCode::no;
 }
 
-void print_plan(const gate::Manifest& manifest, const gate::Matrix& matrix,
-                const std::vector<gate::CellId>& cells) {
-  std::size_t least = 0;
-  std::size_t most = 0;
-  for (const auto& id : cells) {
-    const auto left = gate::remaining(manifest, id, matrix.launches(id));
-    std::printf("%-50s %4zu to %4zu launches\n", gate::to_string(id).c_str(), left.least,
-                left.most);
-    least += left.least;
-    most += left.most;
-  }
-  std::printf("%zu cells, %zu to %zu launches\n", cells.size(), least, most);
-}
-
 base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& options) {
   const auto manifest = read_manifest(options);
   if (!manifest) return tl::unexpected(manifest.error());
@@ -265,12 +209,14 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
   }
   const auto chosen = chosen_cells(*manifest, options.cells);
   if (!chosen) return tl::unexpected(chosen.error());
-  auto matrix = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
-  if (!matrix) return tl::unexpected(matrix.error());
   if (options.dry_run) {
-    print_plan(*manifest, *matrix, *chosen);
+    const auto planned = gate::Matrix::planned(folder_of(options, *manifest), *manifest);
+    if (!planned) return tl::unexpected(planned.error());
+    std::fputs(gate_plan(*manifest, *planned, *chosen).c_str(), stdout);
     return ExitCode::ok;
   }
+  auto matrix = gate::Matrix::freeze(folder_of(options, *manifest), *manifest, now());
+  if (!matrix) return tl::unexpected(matrix.error());
   const auto interpreters = interpreters_of(*manifest, matrix->folder());
   if (!interpreters) return tl::unexpected(interpreters.error());
   json::object sides;
@@ -294,7 +240,7 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
   gate::ProcessLauncher launcher{*manifest, *interpreters, (folder / "scratch").string(),
                                  interrupts->fd()};
   {
-    Progress progress{*manifest, *matrix, *chosen};
+    GateProgress progress{*manifest, *matrix, *chosen};
     for (const auto& id : *chosen) {
       while (const auto request =
                  gate::next_launch(*manifest, id, matrix->launches(id), matrix->seed(),
@@ -304,13 +250,15 @@ base::Result<ExitCode> run_run(const Globals& globals, const GateOptions& option
         const auto answer = launcher.launch(*request);
         if (!answer) return tl::unexpected(answer.error());
         const auto took = now() - started;
-        progress.done(took);
+        progress.done(id, took);
         const gate::LaunchRecord record{*request, launcher.command(*request), started, took,
                                         answer->text};
         if (auto kept = matrix->add(record, answer->result); !kept) {
           return tl::unexpected(kept.error());
         }
       }
+      progress.ended(id,
+                     gate::judge_cell(*manifest, id, matrix->launches(id), matrix->rehearsal()));
     }
   }
   return print_outcome(globals, *manifest, *matrix, "text");

@@ -180,6 +180,15 @@ base::Result<Matrix> Matrix::open(const fs::path& folder, const Manifest& manife
   return read(folder, manifest);
 }
 
+base::Result<Matrix> Matrix::planned(const fs::path& folder, const Manifest& manifest) {
+  std::error_code ignored;
+  if (fs::exists(folder / k_frozen, ignored)) return read(folder, manifest);
+  Matrix matrix;
+  matrix.folder_ = folder;
+  matrix.digest_ = gate::digest(manifest);
+  return matrix;
+}
+
 base::Result<Matrix> Matrix::freeze(const fs::path& folder, const Manifest& manifest,
                                     base::Time now) {
   std::error_code error;
@@ -229,7 +238,8 @@ base::Result<void> Matrix::read_launches() {
     files_[id_of(request->cell, request->side, request->key)] =
         fmt::format("launches/{}", path.filename().string());
     auto& of_cell = launches_[request->cell];
-    of_cell.push_back({std::move(*request), std::move(*result)});
+    const auto took = base::require_int(*root, "took_us");
+    of_cell.push_back({std::move(*request), std::move(*result), base::Duration{took ? *took : 0}});
     next_ = std::max(next_, number_of(path) + 1);
   }
   return {};
@@ -318,7 +328,7 @@ base::Result<void> Matrix::add(const LaunchRecord& record, const LaunchResult& r
   }
   ++next_;
   files_[id_of(record.request.cell, record.request.side, record.request.key)] = name;
-  launches_[record.request.cell].push_back({record.request, result});
+  launches_[record.request.cell].push_back({record.request, result, record.took});
   return {};
 }
 
@@ -334,12 +344,13 @@ base::Result<void> Matrix::keep(const Rehearsal& rehearsal, base::Time now) {
 base::Result<void> merge_into(Matrix& merged, const Matrix& shard, const Manifest& manifest,
                               base::Time now) {
   for (const auto& id : cells(manifest)) {
-    for (const auto& [request, result] : shard.launches(id)) {
+    for (const auto& launch : shard.launches(id)) {
+      const auto& request = launch.request;
       const auto record = shard.record(shard.file_of(id, request.side, request.key));
       if (!record) return tl::unexpected(record.error());
       const auto file = merged.file_of(id, request.side, request.key);
       if (file.empty()) {
-        if (auto added = merged.add(*record, result); !added) return added;
+        if (auto added = merged.add(*record, launch.result); !added) return added;
         continue;
       }
       const auto theirs = merged.record(file);

@@ -34,8 +34,8 @@ std::string escaped(std::string_view text) {
 
 std::string torch_of(const ReportInput& input, Side side) {
   for (const auto& cell : input.results) {
-    for (const auto& [request, result] : input.matrix.launches(cell.id)) {
-      if (request.side == side && !result.torch.empty()) return result.torch;
+    for (const auto& launch : input.matrix.launches(cell.id)) {
+      if (launch.request.side == side && !launch.result.torch.empty()) return launch.result.torch;
     }
   }
   return "not measured yet";

@@ -54,7 +54,8 @@ TEST(Cell, KeysAreUniqueAndPairsHoldBothSides) {
   std::set<std::pair<Side, std::string>> seen;
   std::map<std::string, std::set<Side>> pairs;
   int candidate_first = 0;
-  for (const auto& [request, result] : measured.logged) {
+  for (const auto& launch : measured.logged) {
+    const auto& request = launch.request;
     EXPECT_TRUE(seen.insert({request.side, request.key}).second) << request.key;
     if (request.key.starts_with("1/")) {
       pairs[request.key.substr(0, request.key.rfind('/'))].insert(request.side);
@@ -72,8 +73,8 @@ TEST(Cell, KeysAreUniqueAndPairsHoldBothSides) {
 TEST(Cell, OrderOfAPairIsTheSeeds) {
   const auto order = [](std::uint64_t seed) {
     std::string sides;
-    for (const auto& [request, result] : Measured{{[](const auto&, auto&) {}}, seed}.logged) {
-      sides += request.side == Side::candidate ? 'c' : 'b';
+    for (const auto& launch : Measured{{[](const auto&, auto&) {}}, seed}.logged) {
+      sides += launch.request.side == Side::candidate ? 'c' : 'b';
     }
     return sides;
   };

@@ -19,6 +19,7 @@ namespace crosscheck::gate {
 struct Logged {
   LaunchRequest request;
   LaunchResult result;
+  base::Duration took{0};
 };
 
 enum class Status : std::uint8_t {

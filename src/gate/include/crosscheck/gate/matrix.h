@@ -35,6 +35,9 @@ class Matrix {
   // another manifest, which is named by its first difference. `busy`: another process works in it.
   [[nodiscard]] static base::Result<Matrix> freeze(const std::filesystem::path& folder,
                                                    const Manifest& manifest, base::Time now);
+  // As `freeze` would give it; writes nothing.
+  [[nodiscard]] static base::Result<Matrix> planned(const std::filesystem::path& folder,
+                                                    const Manifest& manifest);
   // Opens it to read, whatever else is going on there. `manifest` as above.
   [[nodiscard]] static base::Result<Matrix> open(const std::filesystem::path& folder,
                                                  const Manifest& manifest);
