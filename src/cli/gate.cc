@@ -549,7 +549,8 @@ const Registration k_registration{
       auto* run = command->add_subcommand("run", "Measure what is missing, and decide");
       add_common(run);
       run->add_option("--cells", options.cells,
-                      "Only these, by name or its beginning: mlp, mlp/cpu, mlp/cpu/training");
+                      "Only these, by name or its beginning: mlp, mlp/cpu, mlp/cpu/training")
+          ->delimiter(',');
       run->add_flag("--dry-run", options.dry_run, "Print what would be launched");
       run->add_flag("--accept-load", options.accept_load,
                     "Measure although other processes keep the processors busy");
