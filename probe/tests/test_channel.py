@@ -49,21 +49,6 @@ def test_lines_survive_odd_text(pipe: tuple[int, int]) -> None:
     assert read_all(pipe[0]) == [{"ev": "x", "text": "a\nb\\udcff\x1b[31m ä"}]
 
 
-def test_a_held_line_goes_before_the_next_in_one_write(pipe: tuple[int, int]) -> None:
-    channel = Channel(pipe[1])
-    channel.hold("x")
-    with pytest.raises(BlockingIOError):
-        os.set_blocking(pipe[0], False)
-        os.read(pipe[0], 1 << 16)
-    if os.fork() == 0:
-        channel.emit("of a child")
-        os._exit(0)
-    os.wait()
-    channel.emit("y")
-    assert os.read(pipe[0], 1 << 16) == b'{"ev":"x"}\n{"ev":"y"}\n'
-    close(channel)
-
-
 def test_line_is_one_line() -> None:
     assert encode_line({"a": "1\r\n2\u2028"}).count(b"\n") == 1
 

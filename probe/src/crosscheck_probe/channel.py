@@ -37,7 +37,6 @@ class Channel:
         self._identity = self._identify()
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._held = b""
         os.register_at_fork(after_in_child=self._close_in_child)
 
     def emit(self, ev: str, **fields: Any) -> None:
@@ -46,8 +45,6 @@ class Channel:
             return
         line = encode_line({"ev": ev, **fields})
         with self._lock:
-            line = self._held + line
-            self._held = b""
             try:
                 if self._identify() != self._identity:
                     raise OSError("the descriptor was closed or replaced")
@@ -57,14 +54,6 @@ class Channel:
                 sys.stderr.write(f"crosscheck_probe: cannot write to the runner: {error}\n")
                 sys.stderr.flush()
                 os._exit(EXIT_CHANNEL_LOST)
-
-    def hold(self, ev: str, **fields: Any) -> None:
-        """As `emit`, but the line waits for the next one, which follows at once, to cost no write
-        of its own. Lost if the process dies before."""
-        if os.getpid() == self._pid:
-            line = encode_line({"ev": ev, **fields})
-            with self._lock:
-                self._held += line
 
     def _identify(self) -> tuple[int, int]:
         found = os.fstat(self._fd)

@@ -267,9 +267,7 @@ class Session:
         self._used = self._memory.held()
         host, device = (after - then for after, then in zip(self._used, before))
         traced = self._tracer.take() if self._tracer else {}
-        # The start of the next test is the next thing that happens, if there is one.
-        say = self._channel.emit if following is None else self._channel.hold
-        say(
+        self._channel.emit(
             "finish",
             node=item.nodeid,
             **_verdict(running),
