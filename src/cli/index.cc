@@ -162,15 +162,17 @@ json::object to_json(const memory::IndexReport& report) {
   json::array problems;
   for (const auto& problem : report.problems)
     problems.push_back(json::object{{"file", problem.path}, {"problem", problem.what}});
-  return {{"files", report.files},
-          {"read", report.read},
-          {"removed", report.removed},
-          {"definitions", std::move(definitions)},
-          {"kept", report.kept},
-          {"dropped", std::move(dropped)},
-          {"variants", report.variants},
-          {"unplaced", report.unplaced},
-          {"problems", std::move(problems)}};
+  return {
+      {"files", report.files},
+      {"read", report.read},
+      {"removed", report.removed},
+      {"definitions", std::move(definitions)},
+      {"kept", report.kept},
+      {"dropped", std::move(dropped)},
+      {"variants", report.variants},
+      {"unplaced", report.unplaced},
+      {"vectors", json::object{{"provider", "built-in"}, {"parameters", memory::sketch_digest()}}},
+      {"problems", std::move(problems)}};
 }
 
 void print(const memory::IndexReport& report, const std::string& path) {

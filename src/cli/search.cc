@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "command.h"
@@ -15,6 +17,7 @@ struct Options {
   std::string memory;
   std::size_t limit = 10;
   bool dropped = false;
+  std::string by = "both";
 };
 
 json::object to_json(const memory::Hit& hit) {
@@ -27,8 +30,12 @@ json::object to_json(const memory::Hit& hit) {
                       {"name", hit.name},
                       {"kind", memory::to_string(hit.kind)},
                       {"score", hit.score},
+                      {"words_rank", hit.words_rank},
+                      {"meaning_rank", hit.meaning_rank},
+                      {"likeness", hit.likeness},
                       {"matched", std::move(matched)},
                       {"variants", hit.variants}};
+  if (!hit.summary.empty()) object["summary"] = hit.summary;
   if (!hit.doc.empty()) object["doc"] = hit.doc;
   if (!hit.rule.empty()) object["rule"] = hit.rule;
   return object;
@@ -40,6 +47,14 @@ std::string why(const memory::Hit& hit) {
     text += (text.empty() ? "" : "; ") + field + ":";
     for (const std::string& word : words) text += " " + word;
   }
+  if (hit.words_rank > 0 || hit.meaning_rank > 0) {
+    text += text.empty() ? "(" : "  (";
+    if (hit.words_rank > 0) text += fmt::format("words: {}", hit.words_rank);
+    if (hit.words_rank > 0 && hit.meaning_rank > 0) text += ", ";
+    if (hit.meaning_rank > 0)
+      text += fmt::format("meaning: {}, {:.2f} alike", hit.meaning_rank, hit.likeness);
+    text += ")";
+  }
   return text;
 }
 
@@ -49,6 +64,7 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
   auto query = memory::parse_query(text);
   if (!query) return tl::unexpected(query.error());
   query->dropped = options.dropped;
+  query->by = *memory::parse_by(options.by);
   const auto path = memory_path(globals, options.memory);
   if (!path) return tl::unexpected(path.error());
   auto memory = memory::Memory::open_existing(*path);
@@ -70,6 +86,11 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
       if (hit.variants > 0) std::printf("  (%zu collected)", hit.variants);
       if (!hit.rule.empty()) std::printf("  [dropped: %s]", hit.rule.c_str());
       std::printf("\n");
+      for (std::string_view summary = hit.summary; !summary.empty();) {
+        const auto stop = std::min(summary.find('\n'), summary.size());
+        std::printf("    %s\n", std::string{summary.substr(0, stop)}.c_str());
+        summary.remove_prefix(std::min(stop + 1, summary.size()));
+      }
       if (const std::string matched = why(hit); !matched.empty())
         std::printf("    %s\n", matched.c_str());
     }
@@ -95,6 +116,9 @@ const Registration k_registration{
       add_memory_option(*command, options.memory);
       command->add_option("--limit", options.limit, "How many are shown")->capture_default_str();
       command->add_flag("--dropped", options.dropped, "Also tests that narrowing drops");
+      command->add_option("--by", options.by, "What ranks the answers: words, meaning or both")
+          ->check(CLI::IsMember({"words", "meaning", "both"}))
+          ->capture_default_str();
       command->footer(
           "Exits 1 if nothing is found.\n"
           "Examples:\n  crosscheck search \"logaddexp numerical accuracy\"\n"

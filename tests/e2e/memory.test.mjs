@@ -59,12 +59,17 @@ test('a tree is indexed, brought up to date, searched and exported', (t) => {
   assert.match(first.out, /^2 files \(2 read, 0 removed\): 2 tests, 1 classes, 1 helpers, in /);
   const found = search('numerical accuracy');
   assert.equal(found.code, 0);
-  assert.match(found.out, /^test_ops\.py:10 {2}TestOps::test_logaddexp\n {4}doc: numerical accuracy\n/);
+  assert.match(found.out, /^test_ops\.py:10 {2}TestOps::test_logaddexp\n {4}Numerical accuracy near zero\.\n {4}Uses torch\.logaddexp\. Decorated with ops\.\n {4}doc: numerical accuracy {2}\(words: 1\b/);
   const hits = JSON.parse(search('logaddexp', '--json').out).hits;
   assert.deepEqual(
     hits.map(({file, line, name, matched}) => [file, line, name, matched.name]),
     [['test_ops.py', 10, 'TestOps::test_logaddexp', ['logaddexp']]],
   );
+  const meant = JSON.parse(search('logaddexponential', '--json').out).hits[0];
+  assert.deepEqual([meant.name, meant.words_rank, meant.meaning_rank], ['TestOps::test_logaddexp', 0, 1]);
+  assert.equal(search('logaddexponential', '--by', 'words').code, 1);
+  assert.equal(search('logaddexponential', '--by', 'meaning').code, 0);
+  assert.equal(search('logaddexp', '--by', 'guess').code, 2);
   assert.equal(search('nothing_of_the_kind').code, 1);
   write(tree, 'test_more.py', 'def test_more(): pass\n');
   assert.match(index().out, /^3 files \(1 read, 0 removed\)/);

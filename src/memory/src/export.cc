@@ -38,8 +38,10 @@ Result<std::string> Memory::exported() {
     SQLite::Statement rows{
         impl_->db(),
         "SELECT id,class,name,first_line,line,last_line,decorators,instantiated,bases,uses,body,"
-        "shape,apis,symbols,doc,content,rule FROM memory_definition LEFT JOIN memory_test ON "
-        "definition = id WHERE source = ? ORDER BY id"};
+        "shape,apis,symbols,doc,comment,content,rule,vector FROM memory_definition d LEFT JOIN "
+        "memory_test t ON t.definition = d.id LEFT JOIN memory_vector v ON v.definition = d.id "
+        "WHERE "
+        "source = ? ORDER BY id"};
     while (files.executeStep()) {
       add({{"source", text(files, 1)},
            {"size", files.getColumn(2).getInt64()},
@@ -66,10 +68,12 @@ Result<std::string> Memory::exported() {
                             {"shape", base::to_hex(blob_of(rows, 11))},
                             {"apis", lines(text_of(rows, 12))},
                             {"symbols", lines(text_of(rows, 13))},
-                            {"doc", text(rows, 14)}};
+                            {"doc", text(rows, 14)},
+                            {"comment", text(rows, 15)}};
         if (kind == Kind::test) {
-          object["content"] = base::to_hex(blob_of(rows, 15));
-          object["rule"] = text(rows, 16);
+          object["content"] = base::to_hex(blob_of(rows, 16));
+          object["rule"] = text(rows, 17);
+          object["vector"] = base::sha256_hex(blob_of(rows, 18));
         }
         add(object);
       }

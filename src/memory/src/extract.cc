@@ -384,6 +384,35 @@ class File {
     return ts_node_symbol(only) == s_.string ? first : TSNode{};
   }
 
+  bool stands_alone(std::size_t at) const {
+    while (at > 0 && (text_[at - 1] == ' ' || text_[at - 1] == '\t')) --at;
+    return at == 0 || text_[at - 1] == '\n';
+  }
+
+  // The comment lines before the first statement of `body`, which is the function's.
+  std::string leading_comment(TSNode function, TSNode body, TSNode doc) const {
+    std::string text;
+    const auto is_doc = [&](TSNode item) { return !ts_node_is_null(doc) && ts_node_eq(item, doc); };
+    for (const TSNode parent : {function, body}) {
+      const std::uint32_t count = ts_node_named_child_count(parent);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const TSNode item = ts_node_named_child(parent, i);
+        if (ts_node_symbol(item) != s_.comment) {
+          if (ts_node_eq(parent, body) && !is_doc(item)) break;
+          continue;
+        }
+        if (!stands_alone(ts_node_start_byte(item))) continue;
+        std::string_view line = text_of(item);
+        line.remove_prefix(std::min(line.find_first_not_of('#'), line.size()));
+        text += ' ';
+        text += line;
+      }
+    }
+    text = one_line(text);
+    if (text.starts_with(' ')) text.erase(0, 1);
+    return base::to_utf8(text, k_doc_limit);
+  }
+
   // Walks the tokens of `node`. Of a class, functions and classes in its body are left out. Body,
   // shape and docstring go into `definition`, where there is one.
   void collect(TSNode node, bool is_class, bool hashed, Definition* definition, Raw& raw) {
@@ -391,6 +420,8 @@ class File {
     if (definition != nullptr) {
       const TSNode body = child(node, s_.body);
       if (!ts_node_is_null(body)) doc = docstring_of(body);
+      if (!ts_node_is_null(body) && definition->kind == Kind::test)
+        definition->comment = leading_comment(node, body, doc);
       if (!ts_node_is_null(doc)) {
         const TSNode quoted = ts_node_named_child(doc, 0);
         for (std::uint32_t i = 0; i < ts_node_named_child_count(quoted); ++i) {

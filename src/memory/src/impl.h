@@ -12,6 +12,7 @@
 
 #include "crosscheck/memory/memory.h"
 #include "crosscheck/store/sqlite_error.h"
+#include "meaning.h"
 
 namespace crosscheck::memory {
 
@@ -24,6 +25,10 @@ class Memory::Impl {
 
   [[nodiscard]] SQLite::Database& db() { return db_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // The vectors of all tests, read once and again when another connection has changed the file.
+  const Vectors& vectors();
+  // This connection's own changes have no new version.
+  void forget_vectors() { vectors_version_.reset(); }
 
   // Runs `body`, which returns a Result and may throw SQLite::Exception.
   template <class F>
@@ -48,6 +53,8 @@ class Memory::Impl {
  private:
   std::filesystem::path path_;
   SQLite::Database db_;
+  std::optional<std::int64_t> vectors_version_;
+  Vectors vectors_;
 };
 
 // Lists are kept as lines.
@@ -64,17 +71,11 @@ class Memory::Impl {
 }
 [[nodiscard]] inline Kind kind_of(std::int64_t id) { return static_cast<Kind>(id & 3); }
 
-// The columns of the full-text index, in its order.
-struct IndexedText {
-  std::string name;
-  std::string path;
-  std::string decorators;
-  std::string apis;
-  std::string symbols;
-  std::string doc;
-};
+// Of IndexedText, in its order.
 inline constexpr std::string_view k_fields[] = {"name", "path",    "decorators",
                                                 "apis", "symbols", "doc"};
+// One or two lines on what a test does, from what its author wrote about it and what it uses.
+[[nodiscard]] std::string summary_of(const Definition& definition);
 [[nodiscard]] IndexedText indexed_text(std::string_view path, const Definition& definition);
 
 }  // namespace crosscheck::memory

@@ -11,6 +11,7 @@
 #include "crosscheck/memory/link.h"
 #include "crosscheck_embed/schema.h"
 #include "impl.h"
+#include "meaning.h"
 #include "tokens.h"
 
 namespace crosscheck::memory {
@@ -22,7 +23,7 @@ using base::Fault;
 using base::Result;
 
 // Of the tables and of what is read from a file: what an older program wrote is made anew.
-constexpr std::string_view k_schema = "2";
+constexpr std::string_view k_schema = "3";
 // A file that was changed so short a time before it was read may change again within the same tick.
 constexpr std::int64_t k_settled = 2'000'000'000;
 
@@ -61,13 +62,14 @@ class Writer {
   explicit Writer(SQLite::Database& db)
       : db_{db},
         source_{db, "INSERT INTO memory_source VALUES (NULL,?,?,?,?,?,?,?,?)"},
-        definition_{db, "INSERT INTO memory_definition VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
+        definition_{db, "INSERT INTO memory_definition VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
         search_{db,
                 "INSERT INTO memory_search (rowid,name,path,decorators,apis,symbols,doc) "
                 "VALUES (?,?,?,?,?,?,?)"},
         unsearch_{db,
                   "INSERT INTO memory_search (memory_search,rowid,name,path,decorators,apis,"
                   "symbols,doc) VALUES ('delete',?,?,?,?,?,?,?)"},
+        vector_{db, "INSERT INTO memory_vector VALUES (?,?,?)"},
         next_{db.execAndGet("SELECT coalesce(max(id), 0) FROM memory_definition").getInt64() / 4 +
               1} {}
 
@@ -144,9 +146,23 @@ class Writer {
     row.bindNoCopy(14, apis);
     row.bindNoCopy(15, symbols);
     row.bindNoCopy(16, definition.doc);
+    row.bindNoCopy(17, definition.comment);
     row.exec();
-    if (definition.kind != Kind::value) put(search_, id, indexed_text(path, definition), 1);
+    if (definition.kind == Kind::value) return id;
+    const IndexedText text = indexed_text(path, definition);
+    put(search_, id, text, 1);
+    if (definition.kind == Kind::test) put_vector(id, text, definition);
     return id;
+  }
+
+  void put_vector(std::int64_t id, const IndexedText& text, const Definition& definition) {
+    const std::string digest = raw(text_digest(text, definition));
+    const Vector vector = sketch_of(text);
+    vector_.reset();
+    vector_.bind(1, id);
+    vector_.bindNoCopy(2, digest.data(), static_cast<int>(digest.size()));
+    vector_.bindNoCopy(3, vector.data(), static_cast<int>(vector.size()));
+    vector_.exec();
   }
 
   void put(SQLite::Statement& statement, std::int64_t id, const IndexedText& text, int by) {
@@ -180,12 +196,13 @@ class Writer {
   SQLite::Statement definition_;
   SQLite::Statement search_;
   SQLite::Statement unsearch_;
+  SQLite::Statement vector_;
   std::int64_t next_;
 };
 
 constexpr std::string_view k_columns =
     "id,class,name,first_line,line,last_line,decorators,instantiated,bases,uses,body,shape,apis,"
-    "symbols,doc";
+    "symbols,doc,comment";
 
 // Of a row of k_columns; `whole`: also what only searches, rules and exports need.
 Definition definition_of(SQLite::Statement& row, bool whole) {
@@ -206,6 +223,7 @@ Definition definition_of(SQLite::Statement& row, bool whole) {
   definition.apis = split(text_of(row, 12));
   definition.symbols = split(text_of(row, 13));
   definition.doc = text_of(row, 14);
+  definition.comment = text_of(row, 15);
   return definition;
 }
 
@@ -216,7 +234,9 @@ void Writer::remove(std::int64_t source, const std::string& path) {
   while (rows.executeStep())
     if (const Definition definition = definition_of(rows, true); definition.kind != Kind::value)
       put(unsearch_, rows.getColumn(0).getInt64(), indexed_text(path, definition), -1);
-  for (const char* sql : {"DELETE FROM memory_test WHERE definition IN "
+  for (const char* sql : {"DELETE FROM memory_vector WHERE definition IN "
+                          "(SELECT id FROM memory_definition WHERE source = ?)",
+                          "DELETE FROM memory_test WHERE definition IN "
                           "(SELECT id FROM memory_definition WHERE source = ?)",
                           "UPDATE memory_variant SET definition = NULL WHERE definition IN "
                           "(SELECT id FROM memory_definition WHERE source = ?)",
@@ -257,7 +277,7 @@ bool has_index(SQLite::Database& db) {
 void make_tables(SQLite::Database& db) {
   if (has_index(db)) return;
   for (const char* table : {"memory_word", "memory_search", "memory_variant", "memory_test",
-                            "memory_definition", "memory_source", "memory_fact"})
+                            "memory_vector", "memory_definition", "memory_source", "memory_fact"})
     db.exec(std::string{"DROP TABLE IF EXISTS "} + table);
   db.exec(std::string{embed::schema_files().front().text});
   set_fact(db, "schema", std::string{k_schema});
@@ -430,6 +450,7 @@ class Indexing {
       definition.apis = {};
       definition.shape = {};
       definition.doc = {};
+      definition.comment = {};
     }
     state_.sources[slot] = std::move(source);
   }
@@ -473,7 +494,7 @@ class Indexing {
     SQLite::Statement rows{
         db_, "SELECT " + std::string{k_columns} + ",source FROM memory_definition ORDER BY id"};
     while (rows.executeStep()) {
-      const auto slot = slot_of.find(rows.getColumn(15).getInt64());
+      const auto slot = slot_of.find(rows.getColumn(16).getInt64());
       if (slot == slot_of.end()) continue;
       state_.ids[slot->second].push_back(rows.getColumn(0).getInt64());
       state_.sources[slot->second].facts.definitions.push_back(definition_of(rows, judge_all_));
@@ -629,7 +650,17 @@ IndexedText indexed_text(std::string_view path, const Definition& definition) {
           text(definition.decorators),
           text(definition.apis),
           text(definition.symbols),
-          token_text(definition.doc)};
+          token_text(definition.doc + " " + definition.comment)};
+}
+
+const Vectors& Memory::Impl::vectors() {
+  const std::int64_t version = db_.execAndGet("PRAGMA data_version").getInt64();
+  if (vectors_version_ == version) return vectors_;
+  vectors_ = {};
+  SQLite::Statement rows{db_, "SELECT definition,vector FROM memory_vector ORDER BY definition"};
+  while (rows.executeStep()) vectors_.add(rows.getColumn(0).getInt64(), blob_of(rows, 1));
+  vectors_version_ = version;
+  return vectors_;
 }
 
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
@@ -672,7 +703,10 @@ Result<Memory> Memory::open_existing(const fs::path& path) {
 }
 
 Result<IndexReport> Memory::index(const fs::path& root, const IndexOptions& options) {
-  return impl_->guard([&] { return Indexing{impl_->db(), root, options}.run(); });
+  return impl_->guard([&] {
+    impl_->forget_vectors();
+    return Indexing{impl_->db(), root, options}.run();
+  });
 }
 
 Result<std::string> Memory::note(const std::string& name) {
@@ -701,7 +735,7 @@ Result<std::vector<Source>> Memory::sources() {
     SQLite::Statement rows{impl_->db(), "SELECT " + std::string{k_columns} +
                                             ",source FROM memory_definition ORDER BY id"};
     while (rows.executeStep())
-      sources[slot_of.at(rows.getColumn(15).getInt64())].facts.definitions.push_back(
+      sources[slot_of.at(rows.getColumn(16).getInt64())].facts.definitions.push_back(
           definition_of(rows, true));
     return sources;
   });

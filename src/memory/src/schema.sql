@@ -27,11 +27,14 @@ CREATE TABLE memory_definition (
   shape BLOB NOT NULL,
   apis TEXT NOT NULL,
   symbols TEXT NOT NULL,
-  doc TEXT NOT NULL
+  doc TEXT NOT NULL,
+  comment TEXT NOT NULL
 );
 CREATE INDEX memory_definition_source ON memory_definition (source);
 -- What follows from a test's helpers and from the rules, so that it is written alone when they change.
 CREATE TABLE memory_test (definition INTEGER PRIMARY KEY, content BLOB NOT NULL, rule TEXT NOT NULL);
+-- Of a test: which words and code it was made of, and the direction that it points to.
+CREATE TABLE memory_vector (definition INTEGER PRIMARY KEY, text BLOB NOT NULL, vector BLOB NOT NULL);
 CREATE TABLE memory_variant (
   id INTEGER PRIMARY KEY,
   definition INTEGER,

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "crosscheck/base/nearest.h"
 #include "crosscheck/memory/memory.h"
@@ -55,25 +55,100 @@ std::string lowered(std::string text) {
 // Entries of the index that a search may score. Words that are in more say little, and cost most.
 constexpr std::int64_t k_most_entries = 4000;
 
-using Ids = std::unordered_set<std::int64_t>;
+// Of those most alike, how many are found by meaning, and how alike they must be: less is chance.
+constexpr std::size_t k_most_alike = 200;
+constexpr float k_least_likeness = 0.15F;
+// Of reciprocal rank fusion: how little the first places say more than those after them.
+constexpr double k_fusion = 60;
+// Of a word that no test has: as rare as one can be.
+constexpr double k_unknown_weight = 8;
+
+// A set of definitions; their ids are dense.
+class Ids {
+ public:
+  void insert(std::int64_t id) {
+    const auto index = static_cast<std::size_t>(id);
+    if (index >= bits_.size()) bits_.resize(std::max(index + 1, bits_.size() * 2));
+    bits_[index] = true;
+  }
+  bool contains(std::int64_t id) const {
+    const auto index = static_cast<std::size_t>(id);
+    return index < bits_.size() && bits_[index];
+  }
+  template <class F>
+  void keep_if(F&& wanted) {
+    for (std::size_t i = 0; i < bits_.size(); ++i)
+      if (bits_[i] && !wanted(static_cast<std::int64_t>(i))) bits_[i] = false;
+  }
+  template <class F>
+  void each(F&& take) const {
+    for (std::size_t i = 0; i < bits_.size(); ++i)
+      if (bits_[i]) take(static_cast<std::int64_t>(i));
+  }
+
+ private:
+  std::vector<bool> bits_;
+};
 
 struct Scored {
   std::int64_t id = 0;
   double score = 0;
+  std::size_t words_rank = 0;
+  std::size_t meaning_rank = 0;
+  double likeness = 0;
 };
+
+void best_first(std::vector<Scored>& found) {
+  std::ranges::sort(found, [](const Scored& a, const Scored& b) {
+    return a.score != b.score ? a.score > b.score : a.id < b.id;
+  });
+}
+
+// Of a list, best first. Those of one score share a place, so that it does not hang on their ids.
+void rank(std::vector<Scored>& found, std::size_t Scored::* place) {
+  for (std::size_t i = 0; i < found.size(); ++i)
+    found[i].*place = i > 0 && found[i].score == found[i - 1].score ? found[i - 1].*place : i + 1;
+}
+
+// Each list ranked, best first; the result in the order of the sums.
+std::vector<Scored> fused(std::vector<Scored> by_words, const std::vector<Scored>& by_meaning) {
+  std::unordered_map<std::int64_t, std::size_t> slot_of;
+  slot_of.reserve(by_words.size());
+  for (std::size_t i = 0; i < by_words.size(); ++i) {
+    by_words[i].score = 1 / (k_fusion + static_cast<double>(by_words[i].words_rank));
+    slot_of.emplace(by_words[i].id, i);
+  }
+  for (const Scored& one : by_meaning) {
+    const auto [found, fresh] = slot_of.emplace(one.id, by_words.size());
+    if (fresh) by_words.push_back({.id = one.id});
+    Scored& both = by_words[found->second];
+    both.score += 1 / (k_fusion + static_cast<double>(one.meaning_rank));
+    both.meaning_rank = one.meaning_rank;
+    both.likeness = one.likeness;
+  }
+  best_first(by_words);
+  return by_words;
+}
 
 class Search {
  public:
-  Search(SQLite::Database& db, const Query& query) : db_{db}, query_{query} {}
+  Search(SQLite::Database& db, const Vectors* vectors, const Query& query)
+      : db_{db}, vectors_{vectors}, query_{query} {}
 
   Answer run(std::size_t limit) {
     const std::vector<std::string> words = tokens_of(query_.words);
     restrict_by_filters();
     Answer answer;
-    std::vector<Scored> found = score(rare(words, answer.ignored));
-    std::ranges::sort(found, [](const Scored& a, const Scored& b) {
-      return a.score != b.score ? a.score > b.score : a.id < b.id;
-    });
+    std::vector<Scored> found;
+    if (query_.by != By::meaning || words.empty()) {
+      found = score(rare(words, answer.ignored));
+      best_first(found);
+      if (!words.empty()) rank(found, &Scored::words_rank);
+    }
+    if (vectors_ != nullptr && !words.empty()) {
+      std::vector<Scored> alike = score_by_meaning(words);
+      found = query_.by == By::meaning ? std::move(alike) : fused(std::move(found), alike);
+    }
     answer.found = found.size();
     for (const Scored& one : found) {
       if (answer.hits.size() == limit) break;
@@ -92,7 +167,7 @@ class Search {
     if (!allowed_) {
       allowed_ = std::move(ids);
     } else {
-      std::erase_if(*allowed_, [&](std::int64_t id) { return !ids.contains(id); });
+      allowed_->keep_if([&](std::int64_t id) { return ids.contains(id); });
     }
   }
 
@@ -162,19 +237,19 @@ class Search {
     SQLite::Statement any{db_, "SELECT 1 FROM memory_variant WHERE definition = ? LIMIT 1"};
     SQLite::Statement both{
         db_, "SELECT 1 FROM memory_variant WHERE definition = ? AND op = ? AND dtype = ? LIMIT 1"};
-    std::erase_if(*allowed_, [&](std::int64_t id) {
+    allowed_->keep_if([&](std::int64_t id) {
       any.reset();
       any.bind(1, id);
-      if (!any.executeStep()) return false;
+      if (!any.executeStep()) return true;
       for (const std::string& op : *values("op"))
         for (const std::string& dtype : *values("dtype")) {
           both.reset();
           both.bind(1, id);
           both.bind(2, operator_name(op));
           both.bind(3, dtype.starts_with("torch.") ? dtype.substr(6) : dtype);
-          if (both.executeStep()) return false;
+          if (both.executeStep()) return true;
         }
-      return true;
+      return false;
     });
   }
 
@@ -209,8 +284,9 @@ class Search {
     std::vector<Scored> found;
     if (words.empty()) {
       if (!allowed_) return found;
-      for (const std::int64_t id : *allowed_)
-        if (is_wanted(id)) found.push_back({id, 0});
+      allowed_->each([&](std::int64_t id) {
+        if (is_wanted(id)) found.push_back({.id = id});
+      });
       return found;
     }
     SQLite::Statement rows{db_, fmt::format("SELECT rowid, {} FROM memory_search WHERE "
@@ -219,8 +295,34 @@ class Search {
     rows.bind(1, any_of(words));
     while (rows.executeStep()) {
       const std::int64_t id = rows.getColumn(0).getInt64();
-      if (is_wanted(id)) found.push_back({id, -rows.getColumn(1).getDouble()});
+      if (is_wanted(id)) found.push_back({.id = id, .score = -rows.getColumn(1).getDouble()});
     }
+    return found;
+  }
+
+  // The tests most alike, best first, with their ranks. Rare words say most about what is meant.
+  std::vector<Scored> score_by_meaning(const std::vector<std::string>& words) {
+    std::vector<WeightedWord> weighted;
+    SQLite::Statement row{db_, "SELECT entries FROM memory_word WHERE word = ?"};
+    const auto all = static_cast<double>(vectors_->size());
+    for (const std::string& word : words) {
+      row.reset();
+      row.bindNoCopy(1, word);
+      double weight = k_unknown_weight;
+      if (row.executeStep()) {
+        const double entries = std::min(row.getColumn(0).getDouble(), all);
+        weight = std::log((all - entries + 0.5) / (entries + 0.5) + 1);
+      }
+      weighted.push_back({word, weight});
+    }
+    const std::vector<float> likeness = vectors_->likeness(sketch_of(weighted));
+    std::vector<Scored> found;
+    for (std::size_t i = 0; i < likeness.size(); ++i)
+      if (likeness[i] >= k_least_likeness && is_wanted(vectors_->id(i)))
+        found.push_back({.id = vectors_->id(i), .score = likeness[i], .likeness = likeness[i]});
+    best_first(found);
+    if (found.size() > k_most_alike) found.resize(k_most_alike);
+    rank(found, &Scored::meaning_rank);
     return found;
   }
 
@@ -229,13 +331,16 @@ class Search {
         db_,
         "SELECT s.path,d.class,d.name,d.line,d.last_line,d.doc,d.decorators,d.apis,d.symbols,"
         "coalesce((SELECT rule FROM memory_test WHERE definition = d.id),''),"
-        "(SELECT count(*) FROM memory_variant WHERE definition = d.id) "
+        "(SELECT count(*) FROM memory_variant WHERE definition = d.id),d.comment "
         "FROM memory_definition d JOIN memory_source s ON s.id = d.source WHERE d.id = ?"};
     row.bind(1, one.id);
     Hit hit;
     hit.id = one.id;
     hit.kind = kind_of(one.id);
     hit.score = one.score;
+    hit.words_rank = one.words_rank;
+    hit.meaning_rank = one.meaning_rank;
+    hit.likeness = one.likeness;
     if (!row.executeStep()) return hit;
     Definition definition;
     hit.path = text_of(row, 0);
@@ -250,7 +355,9 @@ class Search {
     hit.rule = text_of(row, 9);
     hit.variants = static_cast<std::size_t>(row.getColumn(10).getInt64());
     hit.name = qualified_name(definition);
+    definition.comment = text_of(row, 11);
     hit.doc = definition.doc;
+    if (hit.kind == Kind::test) hit.summary = summary_of(definition);
     const IndexedText text = indexed_text(hit.path, definition);
     const std::string* fields[] = {&text.name, &text.path,    &text.decorators,
                                    &text.apis, &text.symbols, &text.doc};
@@ -264,6 +371,7 @@ class Search {
   }
 
   SQLite::Database& db_;
+  const Vectors* vectors_;  // none: by words alone
   const Query& query_;
   std::optional<Ids> allowed_;  // nothing: all
   Ids dropped_;
@@ -271,6 +379,13 @@ class Search {
 };
 
 }  // namespace
+
+std::optional<By> parse_by(std::string_view name) {
+  if (name == "words") return By::words;
+  if (name == "meaning") return By::meaning;
+  if (name == "both") return By::both;
+  return std::nullopt;
+}
 
 Result<Query> parse_query(std::string_view text) {
   Query query;
@@ -308,7 +423,10 @@ Result<Query> parse_query(std::string_view text) {
 }
 
 Result<Answer> Memory::search(const Query& query, std::size_t limit) {
-  return impl_->guard([&]() -> Result<Answer> { return Search{impl_->db(), query}.run(limit); });
+  return impl_->guard([&]() -> Result<Answer> {
+    const Vectors* vectors = query.by == By::words ? nullptr : &impl_->vectors();
+    return Search{impl_->db(), vectors, query}.run(limit);
+  });
 }
 
 }  // namespace crosscheck::memory

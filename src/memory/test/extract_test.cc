@@ -20,6 +20,18 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
+TEST(Extract, ALeadingCommentIsThatBeforeTheFirstStatement) {
+  const Facts facts = facts_of(
+      "def test_a(self):  # noqa\n    # Checks this\n    ## and that.\n    x = 1\n    # no\n"
+      "def test_b(self):\n    \"\"\"Doc.\"\"\"\n    # After it.\n    pass\n    # no\n"
+      "def test_c(self):\n    pass  # no\n"
+      "def helper():\n    # no\n    pass\n");
+  EXPECT_EQ(find(facts, "test_a").comment, "Checks this and that.");
+  EXPECT_EQ(find(facts, "test_b").comment, "After it.");
+  EXPECT_EQ(find(facts, "test_c").comment, "");
+  EXPECT_EQ(find(facts, "helper").comment, "");
+}
+
 TEST(Extract, KindsSpansAndNames) {
   const Facts facts = facts_of(R"(import torch
 

@@ -108,6 +108,54 @@ TEST_F(MemoryTest, WordsThatManyHaveAreNotLookedForBesideRarerOnes) {
   EXPECT_EQ(search("common", 3000).found, 2001U) << "alone it is";
 }
 
+TEST_F(MemoryTest, WordsAndMeaningFindEachAloneAndTogether) {
+  tree_.write("test_a.py",
+              "import torch\n"
+              "class TestStorage:\n"
+              "    def test_serialization_roundtrip(self): torch.save(1)\n"
+              "    def test_serialize(self): torch.save(2)\n"
+              "    def test_view(self):\n        # A comment says what it is for.\n"
+              "        torch.view(2)\n");
+  index();
+  const auto by = [&](By kind, const std::string& text) {
+    auto query = parse_query(text).value();
+    query.by = kind;
+    return Memory::open_existing(base_ / "m.db")->search(query, 10).value();
+  };
+  // No test has this word, but two have most of its pieces.
+  EXPECT_THAT(by(By::words, "serializing").hits, IsEmpty());
+  const Answer meant = by(By::meaning, "serializing");
+  ASSERT_GE(meant.hits.size(), 2U);
+  EXPECT_EQ(meant.hits[0].name, "TestStorage::test_serialize");
+  EXPECT_EQ(meant.hits[0].meaning_rank, 1U);
+  EXPECT_EQ(meant.hits[0].words_rank, 0U);
+  EXPECT_GT(meant.hits[0].likeness, meant.hits[1].likeness);
+  EXPECT_EQ(by(By::both, "serializing").hits[0].name, "TestStorage::test_serialize");
+  const Answer both = by(By::both, "serialize view");
+  ASSERT_GE(both.hits.size(), 2U);
+  EXPECT_GT(both.hits[0].words_rank, 0U);
+  EXPECT_GT(both.hits[0].meaning_rank, 0U);
+  EXPECT_DOUBLE_EQ(both.hits[0].score, 1.0 / (60.0 + double(both.hits[0].words_rank)) +
+                                           1.0 / (60.0 + double(both.hits[0].meaning_rank)));
+  EXPECT_THAT(by(By::both, "qqqqqq").hits, IsEmpty()) << "what is like nothing finds nothing";
+  EXPECT_THAT(by(By::meaning, "serialize kind:class").hits, IsEmpty()) << "vectors are of tests";
+  const Answer commented = by(By::words, "comment says");
+  ASSERT_EQ(commented.hits.size(), 1U);
+  EXPECT_EQ(commented.hits[0].summary, "A comment says what it is for.\nUses torch.view.");
+  EXPECT_EQ(both.hits[0].summary.substr(0, 5), "Tests");
+}
+
+TEST_F(MemoryTest, AConnectionThatIsOpenSeesWhatAnotherIndexes) {
+  tree_.write("test_a.py", "def test_convolution(): pass\n");
+  index();
+  auto reader = Memory::open_existing(base_ / "m.db");
+  const auto query = parse_query("convolutions").value();
+  EXPECT_EQ(reader->search(query, 10)->found, 1U);
+  tree_.write("test_b.py", "def test_convolution_backward(): pass\n");
+  index();
+  EXPECT_EQ(reader->search(query, 10)->found, 2U);
+}
+
 TEST_F(MemoryTest, AnyWordsMayBeAsked) {
   tree_.write("test_a.py", "def test_a(): pass\n");
   index();

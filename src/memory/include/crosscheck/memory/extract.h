@@ -45,8 +45,9 @@ struct Definition {
   //   "name"         of its own module              "*name"   of a module imported with *
   //   "module:name"  of a module; "module:name.attribute" where more of the chain is known
   std::vector<std::string> uses = {};
-  std::string doc = {};   // the docstring's text, at most 2 KiB
-  std::string body = {};  // sha256 of what it does: its tokens without name, comments, docstring
+  std::string doc = {};      // the docstring's text, at most 2 KiB
+  std::string comment = {};  // of a test: the comment before its first statement, as much
+  std::string body = {};     // sha256 of what it does: its tokens without name, comments, docstring
   // The least hashes of its three-token sequences, sorted: how alike two bodies are.
   std::vector<std::uint32_t> shape = {};
 

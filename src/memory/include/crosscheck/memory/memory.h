@@ -69,12 +69,18 @@ struct Explanation {
   std::size_t dropped_tests = 0;  // and how many of them are dropped
 };
 
+// What ranks the answers: words by BM25, meaning by the likeness of vectors, or both by reciprocal
+// rank. The names are API.
+enum class By : std::uint8_t { words, meaning, both };
+[[nodiscard]] std::optional<By> parse_by(std::string_view name);
+
 // What is asked of a search.
 struct Query {
   std::string words;
   // Name to values: file, op, dtype, decorator, kind. Of one name any value, of all names one.
   std::map<std::string, std::vector<std::string>, std::less<>> filters;
   bool dropped = false;  // also tests that narrowing drops
+  By by = By::both;
 };
 inline constexpr std::string_view k_search_filters[] = {"decorator", "dtype", "file", "kind", "op"};
 // "relu op:add dtype:float32". `usage` names a filter that there is none of, and one without value.
@@ -88,7 +94,12 @@ struct Hit {
   Kind kind = Kind::test;
   std::string name;  // "Class::method"
   std::string doc;
-  double score = 0;  // greater is better; comparable within one search
+  std::string summary;  // of a test: one or two lines
+  double score = 0;     // greater is better; comparable within one search
+  // Its place by each alone, from 1; 0: not found by it.
+  std::size_t words_rank = 0;
+  std::size_t meaning_rank = 0;
+  double likeness = 0;  // the cosine, where meaning found it
   std::map<std::string, std::vector<std::string>>
       matched;  // field to the query's words found in it
   std::size_t variants = 0;
@@ -100,6 +111,9 @@ struct Answer {
   // Words that so many definitions have that they were not looked for, beside rarer ones.
   std::vector<std::string> ignored;
 };
+
+// Of the parameters that the built-in vectors are made by.
+[[nodiscard]] const std::string& sketch_digest();
 
 // One connection; used by one thread at a time. Errors are of the file (busy, full, read_only, …).
 class Memory {
