@@ -196,6 +196,7 @@ base::Result<ExitCode> print_outcome(const Globals& globals, const gate::Manifes
   const auto kind = globals.json ? std::string{"json"} : format;
   const auto text = kind == "json"       ? base::pretty_json(gate::report_json(input)) + "\n"
                     : kind == "markdown" ? gate::report_markdown(input)
+                    : kind == "html"     ? gate::report_html(gate::report_json(input))
                                          : gate::report_text(input);
   std::fputs(text.c_str(), stdout);
   return outcome.decision == gate::Decision::adopt ? ExitCode::ok : ExitCode::no;
@@ -561,9 +562,11 @@ const Registration k_registration{
 
       auto* report = command->add_subcommand("report", "Show the decisions and what they rest on");
       add_common(report);
-      report->add_option("--format", options.format, "text, markdown or json")
-          ->check(CLI::IsMember({"text", "markdown", "json"}));
-      report->footer("Exits as run does.\nExample:\n  crosscheck gate report --format markdown");
+      report->add_option("--format", options.format, "text, markdown, json or html")
+          ->check(CLI::IsMember({"text", "markdown", "json", "html"}));
+      report->footer(
+          "html is one page that needs nothing beside itself. Exits as run does.\n"
+          "Example:\n  crosscheck gate report --format html >upgrade.html");
       report->callback([&] { action = [&] { return run_report(globals, options); }; });
 
       auto* explain = command->add_subcommand(

@@ -123,6 +123,16 @@ class Log {
     }
     return all;
   }
+  // What the whole pairs of the first session measured.
+  void samples(const Quantity& quantity, Comparison& into) const {
+    for (std::size_t pair = 0; pair < pairs(Series::first); ++pair) {
+      for (const Logged* entry : pairs_[static_cast<std::size_t>(Series::first)][pair]) {
+        const auto value = entry->result.*quantity.value;
+        if (!value) continue;
+        (entry->request.side == Side::baseline ? into.baseline : into.candidate).push_back(*value);
+      }
+    }
+  }
   [[nodiscard]] const Logged* failed_timing() const { return failed_timing_; }
   static std::string slot_key(Series series, std::size_t pair, std::size_t slot) {
     return fmt::format("{}/{}/{}", prefix(series), pair, slot);
@@ -211,6 +221,7 @@ Comparison compare(const Log& log, const Quantity& quantity, double margin) {
     result.status = Status::unfit;
     return result;
   }
+  log.samples(quantity, result);
   const auto first = look_so_far(log, Series::first, quantity, margin);
   result.interval = first.interval;
   if (first.interval) {

@@ -55,6 +55,38 @@ json::array texts(const std::vector<std::string>& all) {
   return array;
 }
 
+json::array numbers(const std::vector<double>& all) {
+  json::array array;
+  for (const double value : all) array.emplace_back(value);
+  return array;
+}
+
+std::string_view unit_of(std::string_view quantity) {
+  return quantity == "throughput" ? "items/s" : quantity == "peak_memory" ? "bytes" : "s";
+}
+
+// What it all comes to, in one sentence.
+std::string verdict(const ReportInput& input) {
+  std::size_t adopted = 0;
+  const Ruling* against = nullptr;
+  for (const auto& ruling : input.outcome.rulings) {
+    if (ruling.decision == Decision::adopt) ++adopted;
+    if (ruling.decision == input.outcome.decision && !against) against = &ruling;
+  }
+  const auto all = input.outcome.rulings.size();
+  const auto sides = fmt::format("{} (torch {}) to {} (torch {})", input.manifest.baseline.label,
+                                 torch_of(input, Side::baseline), input.manifest.candidate.label,
+                                 torch_of(input, Side::candidate));
+  if (input.outcome.decision == Decision::adopt) {
+    return fmt::format("adopt: all {} of workload and backend may move from {}", all, sides);
+  }
+  return fmt::format(
+      "{}: {} of {} of workload and backend may move from {}{}", to_string(input.outcome.decision),
+      adopted, all, sides,
+      against ? fmt::format("; {} on {}: {}", against->workload, against->backend, against->rule)
+              : "; the fleet does not agree");
+}
+
 // Of the launches that a gate's result rests on.
 std::vector<std::string> files_of(const ReportInput& input, const CellId& id,
                                   const GateResult& gate) {
@@ -77,6 +109,9 @@ json::object to_json(const ReportInput& input, const CellId& id, const GateResul
         {"better", c.better == Better::lower ? "lower" : "higher"},
         {"margin", c.margin},
         {"status", to_string(c.status)},
+        {"unit", unit_of(c.quantity)},
+        {"baseline", numbers(c.baseline)},
+        {"candidate", numbers(c.candidate)},
         {"interval", to_json(c.interval)},
         {"baseline_against_itself", to_json(c.aa)},
         {"second_session", to_json(c.recurred)},
@@ -190,13 +225,26 @@ json::object report_json(const ReportInput& input) {
   for (const auto& cell : input.results) {
     json::array gates;
     for (const auto& gate : cell.gates) gates.emplace_back(to_json(input, cell.id, gate));
-    cells.emplace_back(json::object{{"workload", cell.id.workload},
-                                    {"backend", cell.id.backend},
-                                    {"phase", to_string(cell.id.phase)},
-                                    {"gates", std::move(gates)}});
+    cells.emplace_back(
+        json::object{{"workload", cell.id.workload},
+                     {"backend", cell.id.backend},
+                     {"phase", to_string(cell.id.phase)},
+                     {"reproduce", fmt::format("crosscheck gate reproduce {}", to_string(cell.id))},
+                     {"gates", std::move(gates)}});
+  }
+  json::array waivers;
+  for (const auto& w : input.manifest.waivers) {
+    waivers.emplace_back(json::object{{"cell", w.cell},
+                                      {"owner", w.owner},
+                                      {"reason", w.reason},
+                                      {"expires", base::to_rfc3339(w.expires)},
+                                      {"expired", w.expires <= input.outcome.at}});
   }
   return {{"matrix", input.manifest.name},
           {"decision", to_string(input.outcome.decision)},
+          {"verdict", verdict(input)},
+          {"labels", json::object{{"baseline", input.manifest.baseline.label},
+                                  {"candidate", input.manifest.candidate.label}}},
           {"decided_at", base::to_rfc3339(input.outcome.at)},
           {"digest", input.matrix.digest()},
           {"frozen_at", base::to_rfc3339(input.matrix.frozen_at())},
@@ -206,10 +254,13 @@ json::object report_json(const ReportInput& input) {
           {"rulings", std::move(rulings)},
           {"fleet", std::move(fleet)},
           {"claims", std::move(claims)},
+          {"waivers", std::move(waivers)},
           {"cells", std::move(cells)},
           {"environments", input.matrix.environments()},
           {"confounders", texts(differences(input.matrix.environments()))},
-          {"caveats", texts(input.manifest.caveats)}};
+          {"caveats", texts(input.manifest.caveats)},
+          {"rollback", texts(input.manifest.rollback)},
+          {"plan", texts(input.manifest.plan)}};
 }
 
 std::string explain_text(const ReportInput& input, const CellId& id) {

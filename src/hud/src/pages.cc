@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 #include <ranges>
 
+#include "crosscheck/base/html.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/hud/readiness.h"
 #include "crosscheck/net/http.h"
@@ -103,8 +104,8 @@ std::string sparkline(const std::vector<LatestJob>& recent) {
       svg += fmt::format("<rect class=\"{}\" x=\"{}\" y=\"17\" width=\"4\" height=\"2\">",
                          is_open(state) ? "sp-open" : "sp-rest", x);
     }
-    svg +=
-        fmt::format("<title>{}: {}</title></rect>", escape_html(latest.job.job_name), entry.label);
+    svg += fmt::format("<title>{}: {}</title></rect>", base::escape_html(latest.job.job_name),
+                       entry.label);
     x += k_step;
   }
   for (const auto& [state, n] : counts) {
@@ -348,7 +349,7 @@ std::string grid_cells(const GridRow& row, const std::vector<GridColumn>& column
     html += fmt::format(
         "<td><a class=\"cell st-{0}\" href=\"/job/{1}\" aria-label=\"{2}\" "
         "title=\"{2}\"{3}>{4}{5}</a></td>",
-        entry.name, cell->job_id, escape_html(label), is_bad(cell->state) ? " data-fail" : "",
+        entry.name, cell->job_id, base::escape_html(label), is_bad(cell->state) ? " data-fail" : "",
         entry.glyph, cell->attempts > 1 ? fmt::format("<sup>{}</sup>", cell->attempts) : "");
   }
   return html;
@@ -859,7 +860,7 @@ std::string badge(const std::optional<BackendSummary>& summary) {
       "<g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\" "
       "text-anchor=\"middle\">"
       "<text x=\"42\" y=\"14\">crosscheck</text><text x=\"{4}\" y=\"14\">{1}</text></g></svg>\n",
-      84 + width + 12, escape_html(text), width + 12, colour, 84 + (width + 12) / 2);
+      84 + width + 12, base::escape_html(text), width + 12, colour, 84 + (width + 12) / 2);
 }
 
 }  // namespace crosscheck::hud

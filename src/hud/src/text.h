@@ -12,7 +12,6 @@
 
 namespace crosscheck::hud {
 
-[[nodiscard]] std::string escape_html(std::string_view text);
 // First ten characters of a SHA.
 [[nodiscard]] std::string short_sha(std::string_view sha);
 // At most `limit` bytes of the first line that is not blank; of a long line, its first sentences

@@ -41,6 +41,9 @@ struct Comparison {
   std::optional<Interval> interval = {};  // at the look that decided, or the last one
   std::optional<Interval> recurred = {};  // of the second session, where the first one failed
   std::optional<double> detectable = {};  // see minimum_detectable_effect
+  // What the first session's launches measured, in order: seconds, items a second, bytes.
+  std::vector<double> baseline = {};
+  std::vector<double> candidate = {};
 };
 
 struct GateResult {
