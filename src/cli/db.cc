@@ -18,8 +18,9 @@ using base::ExitCode;
 using base::Result;
 
 // What grows, and what a person asks about first.
-constexpr std::array k_tables{"deliveries", "dispatches", "github_calls", "jobs",    "result_files",
-                              "runs",       "tests",      "test_results", "backends"};
+constexpr std::array k_tables{"deliveries",   "dispatches", "github_calls", "jobs",
+                              "result_files", "runs",       "tests",        "test_results",
+                              "upgrades",     "backends"};
 
 struct Status {
   store::SchemaState schema;
@@ -171,6 +172,7 @@ Result<ExitCode> run_prune(const Globals& globals, bool dry_run) {
       Line{"log_files", pruned->log_files, settings.retention_logs_days},
       Line{"result_files", pruned->result_files, settings.retention_results_days},
       Line{"test_results", pruned->test_results, settings.retention_results_days},
+      Line{"upgrades", pruned->upgrades, settings.retention_results_days},
       Line{"events", pruned->events, settings.retention_events_days},
       Line{"audit_entries", pruned->audit_entries, settings.retention_events_days},
       Line{"tokens", pruned->tokens, settings.retention_events_days}};

@@ -16,7 +16,10 @@
 #include "crosscheck/gate/matrix.h"
 #include "crosscheck/gate/process_launcher.h"
 #include "crosscheck/gate/report.h"
+#include "crosscheck/gate/verify.h"
 #include "crosscheck/runner/probe.h"
+#include "crosscheck/store/store.h"
+#include "crosscheck/store/upgrades.h"
 #include "gate_progress.h"
 #include "probe_options.h"
 
@@ -356,80 +359,94 @@ base::Result<ExitCode> run_reproduce(const Globals&, const GateOptions& options)
   return same ? ExitCode::ok : ExitCode::no;
 }
 
-base::Result<ExitCode> run_bundle(const Globals&, const GateOptions& options) {
+// The bundle of a matrix as it is now, and what its launches say.
+struct Bundled {
+  std::string bytes;
+  gate::Judgement judgement;
+};
+base::Result<Bundled> bundle_of(const GateOptions& options) {
   const auto opened = open_matrix(options);
   if (!opened) return tl::unexpected(opened.error());
-  const auto& [manifest, matrix] = *opened;
-  const auto text = base::read_file(options.manifest);
+  auto text = base::read_file(options.manifest);
   if (!text) return tl::unexpected(text.error());
-  const auto [results, outcome] = judge_now(manifest, matrix);
-  const gate::ReportInput input{manifest, matrix, results, outcome};
-  const auto bytes = gate::make_bundle(
-      matrix.folder(),
-      {{"manifest.yaml", *text}, {"report.json", base::pretty_json(gate::report_json(input))}});
-  if (!bytes) return tl::unexpected(bytes.error());
-  if (auto done = base::write_file_atomically(options.file, *bytes); !done) {
+  auto files = gate::records_of(opened->matrix.folder());
+  if (!files) return tl::unexpected(files.error());
+  files->emplace("manifest.yaml", std::move(*text));
+  auto judged = gate::judge_files(*files, options.manifest, now());
+  if (!judged) return tl::unexpected(judged.error());
+  files->emplace("report.json", base::pretty_json(judged->report));
+  return Bundled{gate::make_bundle(std::move(*files)), std::move(*judged)};
+}
+
+base::Result<ExitCode> run_bundle(const Globals&, const GateOptions& options) {
+  const auto bundled = bundle_of(options);
+  if (!bundled) return tl::unexpected(bundled.error());
+  if (auto done = base::write_file_atomically(options.file, bundled->bytes); !done) {
     return tl::unexpected(done.error());
   }
   std::printf("%s: %s, SHA-256 %s\n", options.file.c_str(),
-              std::string{to_string(outcome.decision)}.c_str(), base::sha256_hex(*bytes).c_str());
+              std::string{to_string(bundled->judgement.decision)}.c_str(),
+              base::sha256_hex(bundled->bytes).c_str());
   return ExitCode::ok;
 }
 
-// Judges a bundle's launches anew, in a folder that is gone afterwards.
-base::Result<ExitCode> run_verify(const Globals&, const GateOptions& options) {
-  const auto bytes = base::read_file(options.file);
+// A bundle that is whole, and whose launches say what its report does.
+base::Result<Bundled> read_bundle(const GateOptions& options) {
+  auto bytes = base::read_file(options.file);
   if (!bytes) return tl::unexpected(bytes.error());
   const auto files = gate::open_bundle(*bytes, options.file);
   if (!files) return tl::unexpected(files.error());
-  const auto part = [&](const std::string& name) -> base::Result<std::string> {
-    const auto found = files->find(name);
-    if (found == files->end()) {
-      return fail(Fault::invalid_input, fmt::format("{}: it holds no {}", options.file, name));
-    }
-    return found->second;
-  };
-  const auto text = part("manifest.yaml");
-  const auto report = part("report.json");
-  const auto frozen = part("frozen.json");
-  for (const auto* found : {&text, &report, &frozen}) {
-    if (!*found) return tl::unexpected(found->error());
+  auto judged = gate::verify(*files, options.file);
+  if (!judged) return tl::unexpected(judged.error());
+  return Bundled{std::move(*bytes), std::move(*judged)};
+}
+
+base::Result<ExitCode> run_verify(const Globals&, const GateOptions& options) {
+  const auto bundled = read_bundle(options);
+  if (!bundled) return tl::unexpected(bundled.error());
+  std::printf("%s: whole; its launches say %s, as its report does; SHA-256 %s\n",
+              options.file.c_str(), std::string{to_string(bundled->judgement.decision)}.c_str(),
+              base::sha256_hex(bundled->bytes).c_str());
+  return ExitCode::ok;
+}
+
+base::Result<ExitCode> run_publish(const Globals& globals, const GateOptions& options) {
+  const auto bundled = options.file.empty() ? bundle_of(options) : read_bundle(options);
+  if (!bundled) return tl::unexpected(bundled.error());
+  const auto url = store_url(globals);
+  if (!url) return tl::unexpected(url.error());
+  const auto opened = store::open(*url);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto& [report, decision, matrix] = bundled->judgement;
+  const json::value root(report);
+  const auto name = base::require_string(root, "matrix");
+  const auto at = base::require_string(root, "decided_at");
+  const auto decided = base::parse_rfc3339(at ? *at : std::string{});
+  if (!name) return tl::unexpected(name.error());
+  if (!decided) return tl::unexpected(decided.error());
+  const auto published = (*opened)->write_value([&](store::Tx& tx) {
+    return store::publish_upgrade(tx,
+                                  {.matrix = matrix,
+                                   .name = *name,
+                                   .decision = std::string{to_string(decision)},
+                                   .decided_at = *decided,
+                                   .bundle = base::sha256_hex(bundled->bytes),
+                                   .report = base::canonical_json(root)},
+                                  now());
+  });
+  if (!published) return tl::unexpected(published.error());
+  if (globals.json) {
+    std::printf("%s\n",
+                base::pretty_json(json::object{{"page", fmt::format("/upgrade/{}", published->id)},
+                                               {"decision", to_string(decision)},
+                                               {"changed", published->changed}})
+                    .c_str());
+  } else {
+    std::printf("/upgrade/%lld: %s%s\n", static_cast<long long>(published->id),
+                std::string{to_string(decision)}.c_str(),
+                published->changed ? "" : " (it was there already)");
   }
-  const auto said = base::parse_json(*report, options.file + ": report.json");
-  const auto fixed = base::parse_json(*frozen, options.file + ": frozen.json");
-  if (!said) return tl::unexpected(said.error());
-  if (!fixed) return tl::unexpected(fixed.error());
-  auto manifest = gate::parse_manifest(*text, options.file + ": manifest.yaml");
-  if (!manifest) return tl::unexpected(manifest.error());
-  gate::adopt_locks(*manifest, *fixed);
-  const auto folder = fs::temp_directory_path() / ("crosscheck-verify-" + base::random_hex(8));
-  const auto clean = [&](base::Result<ExitCode> result) {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-    return result;
-  };
-  for (const auto& [name, content] : *files) {
-    std::error_code error;
-    fs::create_directories((folder / name).parent_path(), error);
-    if (auto done = base::write_file_atomically(folder / name, content); !done) {
-      return clean(tl::unexpected(done.error()));
-    }
-  }
-  const auto matrix = gate::Matrix::open(folder, *manifest);
-  if (!matrix) return clean(tl::unexpected(matrix.error()));
-  const auto at = base::require_string(*said, "decided_at");
-  const auto then = at ? base::parse_rfc3339(*at) : base::Result<base::Time>{now()};
-  const auto outcome = judge_now(*manifest, *matrix, then ? *then : now()).outcome;
-  const auto decision = base::require_string(*said, "decision");
-  const auto again = std::string{to_string(outcome.decision)};
-  if (!decision || *decision != again) {
-    return clean(fail(Fault::invalid_input,
-                      fmt::format("{}: its report says {}, its launches {}", options.file,
-                                  decision ? *decision : "nothing", again)));
-  }
-  std::printf("%s: whole; its %zu files say %s, as its report does; SHA-256 %s\n",
-              options.file.c_str(), files->size(), again.c_str(), base::sha256_hex(*bytes).c_str());
-  return clean(ExitCode::ok);
+  return ExitCode::ok;
 }
 
 base::Result<ExitCode> run_merge(const Globals& globals, const GateOptions& options) {
@@ -599,6 +616,16 @@ const Registration k_registration{
       verify->add_option("file", options.file, "What `gate bundle` wrote")->required();
       verify->footer("Exits 3 if not.\nExample:\n  crosscheck gate verify upgrade.tar");
       verify->callback([&] { action = [&] { return run_verify(globals, options); }; });
+
+      auto* publish = command->add_subcommand(
+          "publish", "Put a matrix's report into the store, for the HUD's page /upgrade");
+      add_common(publish);
+      publish->add_option("file", options.file,
+                          "What `gate bundle` wrote; without it, the matrix as it is now");
+      publish->footer(
+          "Once a matrix: a later decision takes the place of an earlier one.\n"
+          "Example:\n  crosscheck gate publish upgrade.tar --db postgresql://hud@db.example/relay");
+      publish->callback([&] { action = [&] { return run_publish(globals, options); }; });
 
       auto* merge = command->add_subcommand(
           "merge", "Join matrices of one manifest whose cells were measured apart, and decide");

@@ -300,7 +300,7 @@ test('a bundle says on another machine what it said here, and no byte of it can 
   writeFileSync(join(elsewhere, 'upgrade.tar'), bytes);
   const verified = run(['gate', 'verify', 'upgrade.tar'], {cwd: elsewhere});
   assert.equal(verified.code, 0, verified.err);
-  assert.match(verified.out, /whole; its \d+ files say adopt/);
+  assert.match(verified.out, /whole; its launches say adopt/);
   for (const at of [0, 130, 600, Math.floor(bytes.length / 2), bytes.length - 1]) {
     const changed = Buffer.from(bytes);
     changed[at] ^= 1;

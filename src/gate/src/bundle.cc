@@ -64,8 +64,8 @@ std::string digests_of(const BundleFiles& files) {
 
 }  // namespace
 
-base::Result<std::string> make_bundle(const fs::path& folder, const BundleFiles& more) {
-  BundleFiles files = more;
+base::Result<BundleFiles> records_of(const fs::path& folder) {
+  BundleFiles files;
   const auto add = [&](const fs::path& path) -> base::Result<void> {
     auto text = base::read_file(path);
     if (!text) return tl::unexpected(text.error());
@@ -87,7 +87,12 @@ base::Result<std::string> make_bundle(const fs::path& folder, const BundleFiles&
       if (auto done = add(entry.path()); !done) return tl::unexpected(done.error());
     }
   }
-  files.emplace(k_digests, digests_of(files));
+  return files;
+}
+
+std::string make_bundle(BundleFiles files) {
+  auto digests = digests_of(files);
+  files.emplace(k_digests, std::move(digests));
   return write_archive(files);
 }
 

@@ -20,9 +20,10 @@ std::string bundle_of(const base::TemporaryFolder& folder) {
                                               {"checkpoints/large.json", "no"}}) {
     EXPECT_TRUE(base::write_file_atomically(folder.path() / name, text));
   }
-  const auto bundle = make_bundle(folder.path(), {{"report.json", "{}"}});
-  EXPECT_TRUE(bundle);
-  return bundle.value_or("");
+  auto files = records_of(folder.path());
+  EXPECT_TRUE(files);
+  files->emplace("report.json", "{}");
+  return make_bundle(std::move(*files));
 }
 
 TEST(Bundle, HoldsTheRecordsAndNothingElse) {
@@ -33,7 +34,7 @@ TEST(Bundle, HoldsTheRecordsAndNothingElse) {
   EXPECT_THAT(*files, ::testing::UnorderedElementsAre(
                           ::testing::Key("frozen.json"), ::testing::Key("launches/000000.json"),
                           ::testing::Key("launches/000001.json"), ::testing::Key("report.json")));
-  EXPECT_EQ(make_bundle(folder.path(), {{"report.json", "{}"}}).value(), bytes);
+  EXPECT_EQ(make_bundle(*files), bytes);
 }
 
 TEST(Bundle, ChangeOfAnySingleByteShows) {

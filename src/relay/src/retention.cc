@@ -65,6 +65,13 @@ constexpr std::array k_kinds{
          "run, test, attempt",
          {},
          k_results_batch},
+    Kind{&Retention::results_days,
+         &Pruned::upgrades,
+         "upgrades",
+         "decided_at < $1",
+         "id",
+         {},
+         k_files_batch},
     Kind{&Retention::events_days, &Pruned::events, "deliveries",
          "received_at < $1 AND (sender IS NOT NULL OR pr_title IS NOT NULL)", "id",
          "sender = NULL, pr_title = NULL"},
@@ -120,8 +127,8 @@ Result<std::int64_t> prune_logs(const fs::path& folder, Time before, DryRun dry_
 }  // namespace
 
 std::int64_t Pruned::total() const {
-  return bodies + reports + calls + forwards + log_files + result_files + test_results + events +
-         audit_entries + tokens;
+  return bodies + reports + calls + forwards + log_files + result_files + test_results + upgrades +
+         events + audit_entries + tokens;
 }
 
 Result<Pruned> prune(store::Store& store, const Retention& retention, Time now, DryRun dry_run,
@@ -187,6 +194,7 @@ void DailyPrune::run() {
                                 {"log_files", pruned->log_files},
                                 {"result_files", pruned->result_files},
                                 {"test_results", pruned->test_results},
+                                {"upgrades", pruned->upgrades},
                                 {"events", pruned->events},
                                 {"audit_entries", pruned->audit_entries},
                                 {"tokens", pruned->tokens}});

@@ -14,10 +14,11 @@ namespace crosscheck::gate {
 // Path within the bundle to content.
 using BundleFiles = std::map<std::string, std::string>;
 
-// The records of a matrix's folder and `more` (a report, say) as a bundle. Scratch files and
-// checkpoints stay out.
-[[nodiscard]] base::Result<std::string> make_bundle(const std::filesystem::path& folder,
-                                                    const BundleFiles& more);
+// The records of a matrix's folder. Scratch files and checkpoints stay out.
+[[nodiscard]] base::Result<BundleFiles> records_of(const std::filesystem::path& folder);
+
+// `files` as a bundle.
+[[nodiscard]] std::string make_bundle(BundleFiles files);
 
 // What a bundle holds, without `digests.json`. `invalid_input` names what was changed: a file whose
 // digest is another's, one that is missing or too much, bytes around the files.

@@ -18,7 +18,7 @@ namespace crosscheck::relay {
 struct Retention {
   std::int64_t bodies_days = 30;  // of events and reports, as they came and as they were passed on
   std::int64_t logs_days = 30;    // of local jobs: files in `logs`
-  std::int64_t results_days = 180;  // uploaded files, and each test's outcome
+  std::int64_t results_days = 180;  // uploaded files, each test's outcome, upgrade gates' reports
   std::int64_t events_days = 365;   // who sent an event and its title; the audit log; dead tokens
   std::filesystem::path logs = {};  // empty: none
 };
@@ -31,6 +31,7 @@ struct Pruned {
   std::int64_t log_files = 0;
   std::int64_t result_files = 0;
   std::int64_t test_results = 0;
+  std::int64_t upgrades = 0;
   std::int64_t events = 0;  // whose sender and title went
   std::int64_t audit_entries = 0;
   std::int64_t tokens = 0;
