@@ -19,6 +19,7 @@
 #include "crosscheck/net/bearer.h"
 #include "crosscheck/store/access.h"
 #include "crosscheck/store/store.h"
+#include "crosscheck/store/upgrades.h"
 #include "ops.h"
 #include "pages.h"
 #include "queries.h"
@@ -26,6 +27,7 @@
 #include "render.h"
 #include "text.h"
 #include "turnstile.h"
+#include "upgrade_page.h"
 
 namespace crosscheck::hud {
 namespace {
@@ -71,8 +73,8 @@ Route route_of(std::string_view path) {
 }
 
 bool is_ours(const Route& route) {
-  static constexpr std::array k_first{"b",      "pr",    "commit", "job", "help",
-                                      "assets", "badge", "go",     "ops", "allowlist"};
+  static constexpr std::array k_first{"b",     "pr", "commit", "job",       "help",   "assets",
+                                      "badge", "go", "ops",    "allowlist", "upgrade"};
   if (route.page_path == "/") return true;
   return !route.parts.empty() && std::ranges::find(k_first, route.parts.front()) != k_first.end();
 }
@@ -256,6 +258,26 @@ class Hud::Impl {
         if (!allowlist) return tl::unexpected(allowlist.error());
         return allowlist_page(*allowlist, context);
       });
+    if (parts[0] == "upgrade" && parts.size() <= 2) {
+      if (parts.size() == 2) {
+        const auto id = parse_positive(parts[1]);
+        if (!id) return unknown("That is not an upgrade's number");
+        return store_.read_value([&](store::Tx& tx) -> Result<Page> {
+          const auto found = store::find_upgrade(tx, *id);
+          if (!found) return tl::unexpected(found.error());
+          if (!*found) return unknown(fmt::format("There is no upgrade {}", *id));
+          return upgrade_page(**found, context);
+        });
+      }
+      const auto number = query.page();
+      if (query.bad()) return *query.bad();
+      return store_.read_value([&](store::Tx& tx) -> Result<Page> {
+        const auto skipped = static_cast<std::size_t>(number - 1) * k_upgrades_a_page;
+        const auto found = store::list_upgrades(tx, k_upgrades_a_page + 1, skipped);
+        if (!found) return tl::unexpected(found.error());
+        return upgrades_page(*found, number, context);
+      });
+    }
     const bool is_readiness = parts.size() == 4 && parts[3] == "readiness";
     if (parts[0] == "b" && (parts.size() == 3 || is_readiness)) {
       const auto repo = base::RepoName::parse(std::string{parts[1]} + '/' + std::string{parts[2]});
@@ -438,6 +460,7 @@ class Hud::Impl {
         {"is_metrics", page.name == "metrics"},
         {"is_ops", page.name == "ops"},
         {"is_allowlist", page.name == "allowlist"},
+        {"is_upgrade", page.name.starts_with("upgrade")},
         {"made",
          json::object{{"iso", base::to_rfc3339(std::chrono::floor<std::chrono::seconds>(now))},
                       {"text", clock_text(now)}}},

@@ -805,6 +805,15 @@ Page metrics_page() {
     row["meaning"] = state.meaning;
     table.push_back(std::move(row));
   }
+  json::array upgrade_table;
+  json::array upgrade_twin;
+  for (const auto& word : upgrade_words()) {
+    auto row = state_of_page(word.as);
+    row["label"] = word.word;
+    row["meaning"] = word.meaning;
+    upgrade_table.push_back(std::move(row));
+    upgrade_twin.push_back(json::object{{"word", word.word}, {"meaning", word.meaning}});
+  }
   const auto days = std::chrono::duration_cast<std::chrono::days>(k_window).count();
   page.twin = {{"window_days", days},
                {"window_attempts", k_window_attempts},
@@ -813,6 +822,7 @@ Page metrics_page() {
                 "Of the latest attempt of each job in the window: passed, divided by passed, "
                 "failed and timed out. "
                 "Skipped, cancelled, neutral and unfinished jobs are in neither number."},
+               {"upgrade_words", std::move(upgrade_twin)},
                {"states", std::move(twin)}};
   const auto days_of = [](base::Duration d) {
     return std::chrono::duration_cast<std::chrono::days>(d).count();
@@ -822,6 +832,7 @@ Page metrics_page() {
                   {"demotion_days", days_of(k_demotion_window)},
                   {"attempts", k_window_attempts},
                   {"hours", std::chrono::duration_cast<std::chrono::hours>(k_fresh).count()},
+                  {"upgrade_words", std::move(upgrade_table)},
                   {"states", std::move(table)}};
   return page;
 }

@@ -45,6 +45,28 @@ constexpr std::array k_outcomes{
     OutcomeInfo{base::Outcome::skipped, "skipped", State::skipped},
     OutcomeInfo{base::Outcome::not_run, "not run", State::no_data},
 };
+constexpr std::array k_upgrade_words{
+    UpgradeWord{"adopt", State::passed, "Every required gate passed or is waived: it may move."},
+    UpgradeWord{"isolate", State::running,
+                "What fails can be switched off by a switch that was tried; the rest may move."},
+    UpgradeWord{
+        "defer", State::pending,
+        "Not now: a gate fails, or is open. NOT_RUN and INCONCLUSIVE never count as passed."},
+    UpgradeWord{"rollback", State::failed,
+                "The candidate is in use already and a required gate fails: switch back."},
+    UpgradeWord{"PASS", State::passed,
+                "Worse by less than the margin, with the interval's confidence."},
+    UpgradeWord{"FAIL", State::failed, "Worse by more than the margin, in two sessions."},
+    UpgradeWord{"INCONCLUSIVE", State::neutral,
+                "The interval reaches across the margin after the last look."},
+    UpgradeWord{"UNFIT", State::cancelled,
+                "The baseline does not agree with itself on that machine: no verdict."},
+    UpgradeWord{"NOT_RUN", State::no_data, "The device or something else was missing."},
+    UpgradeWord{"confirmed", State::passed, "A claim: the gain was measured."},
+    UpgradeWord{"not reproduced", State::neutral,
+                "A claim: the interval neither has nor excludes the gain."},
+    UpgradeWord{"refuted", State::failed, "A claim: the gain lies outside the interval."},
+};
 static_assert(k_outcomes.size() == base::k_outcome_count);
 
 }  // namespace
@@ -82,6 +104,13 @@ State dispatch_state(std::string_view state) {
 
 const OutcomeInfo& info(base::Outcome outcome) {
   return *std::ranges::find(k_outcomes, outcome, &OutcomeInfo::outcome);
+}
+
+std::span<const UpgradeWord> upgrade_words() { return k_upgrade_words; }
+
+State upgrade_state(std::string_view word) {
+  const auto found = std::ranges::find(k_upgrade_words, word, &UpgradeWord::word);
+  return found == k_upgrade_words.end() ? State::no_data : found->as;
 }
 
 std::span<const OutcomeInfo> outcomes() { return k_outcomes; }

@@ -52,6 +52,16 @@ struct StateInfo {
   return state == State::running || state == State::pending || state == State::dispatched;
 }
 
+// What an upgrade gate says: a gate's status, a decision, or a claim's verdict.
+struct UpgradeWord {
+  std::string_view word;
+  State as;  // whose glyph and colour it wears
+  std::string_view meaning;
+};
+[[nodiscard]] std::span<const UpgradeWord> upgrade_words();
+// no_data for a word that is unknown here.
+[[nodiscard]] State upgrade_state(std::string_view word);
+
 struct OutcomeInfo {
   base::Outcome outcome;
   std::string_view label;
