@@ -183,12 +183,12 @@ std::string strips(const std::vector<double>& baseline, const std::vector<double
                    left, amount(least, unit), left + width, amount(most, unit));
 }
 
-std::string table(std::string_view head, const std::string& rows) {
+std::string table(std::string_view label, std::string_view head, const std::string& rows) {
   return fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"Table\"><table><thead><tr>{}</tr></thead><tbody>{}</tbody>"
+      "aria-label=\"{}\"><table><thead><tr>{}</tr></thead><tbody>{}</tbody>"
       "</table></div>\n",
-      head, rows);
+      escape_html(label), head, rows);
 }
 std::string heads(std::initializer_list<std::string_view> names) {
   std::string row;
@@ -219,14 +219,15 @@ std::string rulings(const json::value& report) {
                         safe(r, "rule"), reasons);
   }
   auto html = "<h2>Decisions</h2>" +
-              table(heads({"Workload", "Backend", "Decision", "Rule, and what it rests on"}), rows);
+              table("Decisions",
+                    heads({"Workload", "Backend", "Decision", "Rule, and what it rests on"}), rows);
   rows.clear();
   for (const auto& f : list(report, "fleet")) {
     rows += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>",
                         safe(f, "workload"), mark(text(f, "decision")), safe(f, "reason"));
   }
   if (rows.empty()) return html;
-  return "<h2>Fleet</h2>" + table(heads({"Workload", "Decision", "Members"}), rows) + html;
+  return "<h2>Fleet</h2>" + table("Fleet", heads({"Workload", "Decision", "Members"}), rows) + html;
 }
 
 std::string comparison(const json::value& c) {
@@ -292,9 +293,10 @@ std::string cell(const json::value& c) {
     }
   }
   auto html = fmt::format("<h3 id=\"{0}\">{0}</h3>", escape_html(name)) +
-              table(heads({"Gate", "Status", "Numbers"}), gates);
+              table("Gates of " + name, heads({"Gate", "Status", "Numbers"}), gates);
   if (!intervals.empty()) {
     html += table(
+        "Intervals of " + name,
         heads({"Quantity", "Change (interval)", "Pairs", "Margin",
                "Smallest change found four times in five", "Interval against the margin (shaded)"}),
         intervals);
@@ -313,7 +315,8 @@ std::string waivers(const json::value& report) {
         expired && expired->is_bool() && expired->as_bool() ? " <b class=\"bad\">expired</b>" : "");
   }
   if (rows.empty()) return {};
-  return "<h2>Waivers</h2>" + table(heads({"Cell and gate", "Owner", "Reason", "Until"}), rows);
+  return "<h2>Waivers</h2>" +
+         table("Waivers", heads({"Cell and gate", "Owner", "Reason", "Until"}), rows);
 }
 
 std::string claims(const json::value& report) {
@@ -324,7 +327,8 @@ std::string claims(const json::value& report) {
                     safe(c, "id"), safe(c, "backend"), mark(text(c, "verdict")), safe(c, "reason"));
   }
   if (rows.empty()) return {};
-  return "<h2>Claims</h2>" + table(heads({"Claim", "Backend", "Verdict", "Numbers"}), rows);
+  return "<h2>Claims</h2>" +
+         table("Claims", heads({"Claim", "Backend", "Verdict", "Numbers"}), rows);
 }
 
 // Each value by its path. A list is one value.
@@ -361,7 +365,7 @@ std::string environments(const json::value& report) {
                         escape_html(left[name]), escape_html(right[name]));
   }
   return html + "<h2>Environments</h2><details><summary>What both sides were</summary>" +
-         table(heads({"What", "Baseline", "Candidate"}), rows) + "</details>\n";
+         table("Environments", heads({"What", "Baseline", "Candidate"}), rows) + "</details>\n";
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "crosscheck/base/temporary_folder.h"
 #include "crosscheck/hud/hud.h"
 #include "crosscheck/store/faulty_store.h"
+#include "crosscheck/store/upgrades.h"
 #include "seed.h"
 
 namespace crosscheck::hud::test {
@@ -888,6 +889,55 @@ TEST(AllowlistPage, ShowsLevelsErrorsAndHistory) {
   EXPECT_EQ(versions[0].at("removed"), (json::array{"L2:", "- org/gone"}));
   EXPECT_EQ(versions[1].at("error"), "list.yaml:3:6: not <YAML>");
   EXPECT_EQ(versions[2].at("added"), json::array{});
+}
+
+TEST_F(Pages, UpgradesAreShownWhateverTheirReportsHold) {
+  TempDb db;
+  base::ManualClock clock{k_now};
+  Hud hud{*db, {.clock = clock}};
+  const auto body = [&](const std::string& url, int status = 200) {
+    const auto response = hud.handle(get_url(url));
+    EXPECT_EQ(response->status, status) << url;
+    return response->body;
+  };
+  EXPECT_THAT(body("/upgrade"), HasSubstr("Nothing is published here"));
+  const auto publish = [&](const std::string& matrix, const std::string& report) {
+    return (*db)
+        .write_value([&](store::Tx& tx) {
+          return store::publish_upgrade(tx,
+                                        {.matrix = matrix,
+                                         .name = "<b>" + matrix,
+                                         .decision = "rollback",
+                                         .decided_at = k_now - 1h,
+                                         .report = report},
+                                        k_now);
+        })
+        .value()
+        .id;
+  };
+  for (const std::string& odd :
+       {std::string{"{"}, std::string{"[1]"},
+        std::string{R"({"rulings":3,"cells":[1,{"gates":[2]}]})"},
+        std::string{R"({"rulings":[{"workload":7}],"waivers":[{"expires":"soon"}]})"}}) {
+    const auto page = fmt::format("/upgrade/{}", publish("odd" + odd, odd));
+    EXPECT_THAT(body(page), HasSubstr("&lt;b&gt;odd")) << odd;
+    EXPECT_TRUE(base::parse_json(body(page + ".json"), "twin")) << odd;
+  }
+  json::array cells;
+  for (int i = 0; i < 100; ++i) {
+    json::array gates;
+    for (int j = 0; j < 7; ++j)
+      gates.push_back(json::object{{"gate", "latency"}, {"status", "PASS"}, {"reason", "<i>"}});
+    cells.push_back(json::object{{"workload", "mlp"}, {"backend", "cpu"}, {"gates", gates}});
+  }
+  const auto id = publish("large", base::canonical_json(json::object{{"cells", cells}}));
+  const auto page = body(fmt::format("/upgrade/{}", id));
+  EXPECT_THAT(page, HasSubstr("100 more are in the JSON"));
+  EXPECT_THAT(page, Not(HasSubstr("<i>")));
+  for (int i = 0; i < 20; ++i) publish(fmt::format("more{}", i), "{}");
+  EXPECT_THAT(body("/upgrade"), HasSubstr("/upgrade?page=2"));
+  EXPECT_THAT(body("/upgrade?page=2"), HasSubstr("/upgrade?page=1"));
+  EXPECT_THAT(body("/help/metrics"), HasSubstr("id=\"upgrades\""));
 }
 
 TEST_F(Pages, MoreReadersThanMayWaitAreAskedToComeBack) {
