@@ -19,6 +19,7 @@ import pytest
 from conftest import DEADLINE, PROBE
 
 from crosscheck_probe.request import BadRequest
+from crosscheck_probe.workload import catalogue
 from crosscheck_probe.workload.catalogue import CASES, find
 from crosscheck_probe.workload.request import FIELDS, MEASURES, parse_launch
 
@@ -267,6 +268,20 @@ def test_a_wrong_request_exits_2_without_a_result(place: Place) -> None:
     launched = place.launch({"workload": "fallback.mlp", "size": "huge"})
     assert (launched.code, launched.found) == (2, None)
     assert '"size" must be one of small, medium, large' in launched.output
+
+
+def test_what_is_seen_to_be_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"torch": "2.5.1+cpu"}
+    monkeypatch.setattr(catalogue, "_version_of", versions.get)
+    assert not catalogue.is_missing("torch >= 2.5")
+    assert catalogue.is_missing("torch >= 2.6 with gloo, or NCCL")
+    assert catalogue.is_missing("torchcomms")
+    assert not catalogue.is_missing("an ownership record"), "nobody can see it"
+    versions.clear()
+    assert catalogue.is_missing("torch.nn.LinearCrossEntropyLoss")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    assert catalogue.is_missing("a C++ compiler")
 
 
 def test_the_list_is_the_library() -> None:

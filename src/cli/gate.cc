@@ -43,6 +43,7 @@ struct GateOptions {
   std::string candidate;
   std::string matrix;
   std::string key;
+  std::string python;
   std::vector<std::string> folders;
   bool dry_run = false;
   bool accept_load = false;
@@ -464,6 +465,67 @@ base::Result<ExitCode> run_merge(const Globals& globals, const GateOptions& opti
   return print_outcome(globals, *manifest, *merged, "text");
 }
 
+// The library of the probe, as `options.python` lists it: without importing torch.
+base::Result<ExitCode> run_workloads(const Globals& globals, const GateOptions& options) {
+  const auto surroundings = runner::current_surroundings();
+  const auto probe = runner::default_probe_path(surroundings);
+  if (!probe) return tl::unexpected(probe.error());
+  const auto python =
+      options.python.empty() ? runner::default_python(surroundings) : options.python;
+  const auto listed =
+      base::run_captured({.arguments = {python, "-m", "crosscheck_probe.workload", "--list"},
+                          .environment = {{"PYTHONPATH", *probe}}},
+                         std::chrono::minutes{1});
+  if (!listed) return tl::unexpected(listed.error());
+  if (!listed->status.ok()) {
+    return fail(Fault::environment,
+                fmt::format("{} lists no workloads: {}", python, base::to_utf8(listed->err, 500)),
+                "give --python of an interpreter, 3.10 or newer");
+  }
+  json::array cases;
+  std::string_view rest = listed->out;
+  while (!rest.empty()) {
+    const auto end = std::min(rest.find('\n'), rest.size());
+    auto one = base::parse_json(rest.substr(0, end), "the library's list");
+    if (!one) return tl::unexpected(one.error());
+    cases.push_back(std::move(*one));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (globals.json) {
+    std::printf("%s\n", base::pretty_json(cases).c_str());
+    return ExitCode::ok;
+  }
+  const auto joined = [](const json::value& root, std::string_view key) {
+    std::string text;
+    if (const auto* list = base::find(root, key); list && list->is_array()) {
+      for (const auto& item : list->as_array()) {
+        text += fmt::format("{}{}", text.empty() ? "" : ", ",
+                            item.is_string() ? std::string{item.as_string()} : std::string{});
+      }
+    }
+    return text;
+  };
+  for (const auto& one : cases) {
+    const auto name = base::require_string(one, "name");
+    const auto what = base::require_string(one, "what");
+    if (!name || !what) continue;
+    std::string sizes;
+    if (const auto* shapes = base::find(one, "sizes"); shapes && shapes->is_object()) {
+      for (const auto& [size, shape] : shapes->as_object()) {
+        sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", std::string_view{size});
+      }
+    }
+    const auto lacks = joined(one, "lacks");
+    const auto needs = joined(one, "needs");
+    std::printf("%-36s %s\n%36s %s; %s%s\n", name->c_str(), what->c_str(), "",
+                joined(one, "phases").c_str(), sizes.c_str(),
+                !lacks.empty()  ? ("; not here: it lacks " + lacks).c_str()
+                : needs.empty() ? ""
+                                : ("; needs " + needs).c_str());
+  }
+  return ExitCode::ok;
+}
+
 base::Result<ExitCode> run_init(const GateOptions& options) {
   std::optional<json::value> matrix;
   if (!options.matrix.empty()) {
@@ -552,6 +614,16 @@ const Registration k_registration{
           "Example:\n  crosscheck gate init --baseline .venv/bin/python --candidate "
           "next/bin/python");
       init->callback([&] { action = [] { return run_init(options); }; });
+
+      auto* workloads = command->add_subcommand(
+          "workloads", "List the library of workloads: phases, sizes, and what each needs");
+      workloads->add_option(
+          "--python", options.python,
+          "Interpreter that would run them; default: $CROSSCHECK_PYTHON, .venv or python3");
+      workloads->footer(
+          "Any other workload: python:module:function, or a command (docs/gate-workloads.md).\n"
+          "Example:\n  crosscheck gate workloads --json");
+      workloads->callback([&] { action = [&] { return run_workloads(globals, options); }; });
 
       auto* check = command->add_subcommand("check", "Say what the method refuses in a manifest");
       add_manifest(check);

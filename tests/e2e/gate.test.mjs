@@ -309,6 +309,17 @@ test('a bundle says on another machine what it said here, and no byte of it can 
   }
 });
 
+test('the library of workloads is listed with what it needs', (t) => {
+  const {gate} = matrix(t);
+  const cases = JSON.parse(gate('workloads', '--python', 'python3', '--json').out);
+  const mlp = cases.find(({name}) => name === 'fallback.mlp');
+  assert.deepEqual([mlp.phases, mlp.lacks, Object.keys(mlp.sizes)], [['inference', 'training'], [], ['small', 'medium', 'large']]);
+  const listed = gate('workloads', '--python', 'python3');
+  assert.equal(listed.code, 0, listed.err);
+  for (const {name} of cases) assert.ok(listed.out.includes(`${name} `), name);
+  assert.equal(gate('workloads', '--python', 'false').code, 4);
+});
+
 test('cells measured apart are joined, and a cell measured twice is refused', (t) => {
   const {folder, gate} = matrix(t, {gates: UNTIMED, workload: '    phases: [inference, training]\n'});
   assert.equal(gate('run', '--cells', 'mlp/cpu/inference', '-o', 'one').code, 1, 'the other phase is not run');

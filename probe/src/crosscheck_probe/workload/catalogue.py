@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +40,36 @@ class Case:
             "unit": self.unit,
             "sizes": self.sizes,
             "needs": list(self.needs),
+            "lacks": [need for need in self.needs if is_missing(need)],
             "distributed": self.distributed,
             "compiled": self.compiled,
         }
+
+
+def is_missing(need: str) -> bool:
+    """Whether `need` is seen to be missing, without importing torch; what is not seen may be."""
+    version = re.match(r"torch >= (\d+)\.(\d+)", need)
+    if version or need.startswith("torch."):
+        found = re.match(r"(\d+)\.(\d+)", _version_of("torch") or "")
+        if found is None:
+            return True
+        wanted = version.groups() if version else ("0", "0")
+        return tuple(map(int, found.groups())) < tuple(map(int, wanted))
+    if need == "a C++ compiler":
+        compilers = (os.environ.get("CXX"), "c++", "g++", "clang++")
+        return not any(name and shutil.which(name) for name in compilers)
+    if need == "a Blackwell CUDA device":
+        return not os.path.exists("/dev/nvidiactl")
+    if need in ("torchcomms", "nvidia-cutlass-dsl"):
+        return _version_of(need) is None
+    return False
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def find(launch: Launch) -> Case:
