@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 STRATA = ((0.01, 4), (0.05, 3), (0.25, 2), (1.0, 1))
 FAULTS = ("wrong_value", "raise", "crash")
 CRASH_LIMIT = 0.05  # a crash costs a process: not of operators that more tests use
-SELECTORS = ("index", "name match", "OpInfo name")
+SELECTORS = ("index", "name match", "OpInfo name", "BM25")
 
 
 @dataclasses.dataclass
@@ -65,7 +65,10 @@ def stratified(
         chosen += names[:wanted]
         rest += names[wanted:]
     chooser.shuffle(rest)
-    return (chosen + rest)[:count]
+    chosen = (chosen + rest)[:count]
+    # So that a run that is ended early has seen all of them.
+    chooser.shuffle(chosen)
+    return chosen
 
 
 def simple_name(operator: str) -> str:
@@ -78,6 +81,9 @@ class Evaluation:
         self._arguments = arguments
         self._folder = folder
         self._database = ["--db", str(folder / "evaluate.db")]
+        self._by_definition: dict[tuple[str, str], list[str]] = collections.defaultdict(
+            list
+        )
 
     def crosscheck(self, *command: str, faults: dict[str, str] | None = None) -> str:
         configuration = self._folder / "refdev.json"
@@ -132,6 +138,24 @@ class Evaluation:
             check=True,
         )
         return set(done.stdout.split())
+
+    def searched(
+        self, operator: str, traced: dict[str, dict], budget: int
+    ) -> set[str]:
+        """Tests of the definitions that a search by words ranks first, as many as `budget`."""
+        suite = ROOT / "probe/src/crosscheck_probe/suite"
+        memory = ["--memory", str(self._folder / "memory.db")]
+        if not self._by_definition:
+            self.crosscheck("index", str(suite), *memory)
+            for node, test in traced.items():
+                definition = (test["file"], f"{test['class']}::{test['method']}")
+                self._by_definition[definition].append(node)
+        words = [simple_name(operator), "--by", "words", "--limit", "1000"]
+        answer = json.loads(self.crosscheck("search", *words, *memory, "--json"))
+        found: list[str] = []
+        for hit in answer["hits"]:
+            found += self._by_definition[(hit["path"], hit["name"])]
+        return set(found[:budget])
 
     def indexed(self, operator: str) -> set[str]:
         answer = json.loads(self.crosscheck("ops", "tests", operator, "--json"))
@@ -193,6 +217,9 @@ def evaluate(evaluation: Evaluation, count: int, seed: int) -> tuple[list[Mutant
                 operator, traced, evaluation.indexed(operator)
             ).items()
         }
+        selected["BM25"] = passing & evaluation.searched(
+            operator, traced, len(selected["index"])
+        )
         mutants.append(Mutant(operator, fault, len(users[operator]), broken, selected))
         missed = len(broken - selected["index"])
         print(
