@@ -154,7 +154,7 @@ class Evaluation:
         answer = json.loads(self.crosscheck("search", *words, *memory, "--json"))
         found: list[str] = []
         for hit in answer["hits"]:
-            found += self._by_definition[(hit["path"], hit["name"])]
+            found += self._by_definition[(hit["file"], hit["name"])]
         return set(found[:budget])
 
     def indexed(self, operator: str) -> set[str]:
