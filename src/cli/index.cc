@@ -36,6 +36,8 @@ struct Options {
   std::string rules;
   std::string explain;
   std::string export_to;
+  EndpointInput endpoint;
+  std::size_t budget = 0;
 };
 
 struct NarrowingInput {
@@ -203,6 +205,31 @@ void print_problems(const memory::IndexReport& report) {
     std::fprintf(stderr, "%zu problems; everything else is indexed\n", report.problems.size());
 }
 
+json::object to_json(const memory::EndpointReport& report) {
+  return {{"requests", report.requests},
+          {"embedded", report.embedded},
+          {"summarised", report.summarised},
+          {"kept", report.kept},
+          {"left", report.left},
+          {"failed", report.failed},
+          {"problems", json::array(report.problems.begin(), report.problems.end())}};
+}
+
+void print(const memory::EndpointReport& report) {
+  std::printf(
+      "endpoint: %zu requests, %zu of them failed; %zu tests embedded, %zu summarised; %zu "
+      "answers known before, %zu left\n",
+      report.requests, report.failed, report.embedded, report.summarised, report.kept, report.left);
+}
+
+void print_problems(const memory::EndpointReport& report) {
+  for (const std::string& problem : report.problems)
+    std::fprintf(stderr, "endpoint: %s\n", base::to_utf8(problem).c_str());
+  if (report.left > 0)
+    std::fprintf(stderr, "%zu answers are left: the same command again goes on with them\n",
+                 report.left);
+}
+
 base::Result<base::ExitCode> explain(const Globals& globals, memory::Memory& memory,
                                      const NarrowingInput& input, const std::string& what) {
   const auto found = memory.explain(what, narrowing(input));
@@ -261,6 +288,12 @@ base::Result<base::ExitCode> run_index(const Globals& globals, const Options& op
   if (options.tree.empty()) return ask(globals, options, *path);
   const auto input = narrowing_of(options);
   if (!input) return tl::unexpected(input.error());
+  std::optional<memory::Ask> ask;
+  if (!options.endpoint.url.empty()) {
+    auto made = asker(options.endpoint);
+    if (!made) return tl::unexpected(made.error());
+    ask = std::move(*made);
+  }
   const memory::Narrowing rules = narrowing(*input);
   memory::IndexOptions indexing;
   if (!options.inventory.empty()) {
@@ -285,17 +318,31 @@ base::Result<base::ExitCode> run_index(const Globals& globals, const Options& op
   const auto report = memory->index(options.tree, indexing);
   if (shown) std::fprintf(stderr, "\r\x1b[2K");
   if (!report) return tl::unexpected(report.error());
+  std::optional<memory::EndpointReport> asked;
+  if (ask) {
+    auto answered = memory->ask_endpoint(
+        {.ask = std::move(*ask),
+         .embedding_model = options.endpoint.embedding_model,
+         .summary_model = options.endpoint.summary_model,
+         .budget = options.budget,
+         .wait = [](int seconds) { std::this_thread::sleep_for(std::chrono::seconds{seconds}); }});
+    if (!answered) return tl::unexpected(answered.error());
+    asked = std::move(*answered);
+  }
   if (auto written = write_export(*memory, options.export_to); !written)
     return tl::unexpected(written.error());
   if (!options.explain.empty()) return explain(globals, *memory, *input, options.explain);
   if (globals.json) {
     json::object object = to_json(*report);
     object["memory"] = path->string();
+    if (asked) object["endpoint"] = to_json(*asked);
     std::printf("%s\n", base::pretty_json(object).c_str());
   } else {
     print(*report, path->string());
+    if (asked) print(*asked);
   }
   print_problems(*report);
+  if (asked) print_problems(*asked);
   return options.strict && !report->problems.empty() ? base::ExitCode::bad_input
                                                      : base::ExitCode::ok;
 }
@@ -327,6 +374,9 @@ const Registration k_registration{
                           "Say why FILE, FILE::Class or FILE::Class::method is kept or dropped");
       command->add_option("--export", options.export_to,
                           "Write all that is known to a file (JSON lines)");
+      add_endpoint_options(*command, options.endpoint, true);
+      command->add_option("--budget", options.budget,
+                          "Requests that the endpoint may be sent (default: as many as it takes)");
       command->footer(
           "Files that cannot be read wholly are named and counted; the rest is indexed.\n"
           "Examples:\n  crosscheck index ~/pytorch/test --without compile,device:cuda\n"

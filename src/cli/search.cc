@@ -18,6 +18,7 @@ struct Options {
   std::size_t limit = 10;
   bool dropped = false;
   std::string by = "both";
+  EndpointInput endpoint;
 };
 
 json::object to_json(const memory::Hit& hit) {
@@ -33,9 +34,11 @@ json::object to_json(const memory::Hit& hit) {
                       {"words_rank", hit.words_rank},
                       {"meaning_rank", hit.meaning_rank},
                       {"likeness", hit.likeness},
+                      {"model_rank", hit.model_rank},
                       {"matched", std::move(matched)},
                       {"variants", hit.variants}};
   if (!hit.summary.empty()) object["summary"] = hit.summary;
+  if (!hit.summary_model.empty()) object["summary_model"] = hit.summary_model;
   if (!hit.doc.empty()) object["doc"] = hit.doc;
   if (!hit.rule.empty()) object["rule"] = hit.rule;
   return object;
@@ -47,15 +50,38 @@ std::string why(const memory::Hit& hit) {
     text += (text.empty() ? "" : "; ") + field + ":";
     for (const std::string& word : words) text += " " + word;
   }
-  if (hit.words_rank > 0 || hit.meaning_rank > 0) {
-    text += text.empty() ? "(" : "  (";
-    if (hit.words_rank > 0) text += fmt::format("words: {}", hit.words_rank);
-    if (hit.words_rank > 0 && hit.meaning_rank > 0) text += ", ";
-    if (hit.meaning_rank > 0)
-      text += fmt::format("meaning: {}, {:.2f} alike", hit.meaning_rank, hit.likeness);
-    text += ")";
-  }
+  std::string places;
+  const auto place = [&](const char* by, std::size_t rank) {
+    if (rank > 0) places += fmt::format("{}{}: {}", places.empty() ? "" : ", ", by, rank);
+  };
+  place("words", hit.words_rank);
+  place("meaning", hit.meaning_rank);
+  if (hit.meaning_rank > 0) places += fmt::format(" at {:.2f}", hit.likeness);
+  place("model", hit.model_rank);
+  if (!places.empty()) text += fmt::format("{}({})", text.empty() ? "" : "  ", places);
   return text;
+}
+
+// An endpoint that does not answer costs only its part of the ranking.
+base::Result<void> ask_model(const Options& options, memory::Query& query) {
+  if (options.endpoint.url.empty() || query.by == memory::By::words || query.words.empty())
+    return {};
+  const auto ask = asker(options.endpoint);
+  if (!ask) return tl::unexpected(ask.error());
+  const auto unused = [](const std::string& why) {
+    std::fprintf(stderr, "the endpoint is not used: %s\n", base::to_utf8(why).c_str());
+    return base::Result<void>{};
+  };
+  const auto answer =
+      (*ask)("/v1/embeddings",
+             memory::embeddings_request(options.endpoint.embedding_model, {query.words}));
+  if (!answer) return unused(answer.error().message);
+  if (answer->status != 200) return unused("status " + std::to_string(answer->status));
+  auto vectors = memory::read_embeddings(answer->body, 1);
+  if (!vectors) return unused(vectors.error().message);
+  query.model = options.endpoint.embedding_model;
+  query.embedding = std::move(vectors->front());
+  return {};
 }
 
 base::Result<base::ExitCode> run_search(const Globals& globals, const Options& options) {
@@ -69,6 +95,7 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
   if (!path) return tl::unexpected(path.error());
   auto memory = memory::Memory::open_existing(*path);
   if (!memory) return tl::unexpected(memory.error());
+  if (auto asked = ask_model(options, *query); !asked) return tl::unexpected(asked.error());
   const auto answer = memory->search(*query, options.limit);
   if (!answer) return tl::unexpected(answer.error());
   if (globals.json) {
@@ -119,6 +146,7 @@ const Registration k_registration{
       command->add_option("--by", options.by, "What ranks the answers: words, meaning or both")
           ->check(CLI::IsMember({"words", "meaning", "both"}))
           ->capture_default_str();
+      add_endpoint_options(*command, options.endpoint, false);
       command->footer(
           "Exits 1 if nothing is found.\n"
           "Examples:\n  crosscheck search \"logaddexp numerical accuracy\"\n"

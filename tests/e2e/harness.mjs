@@ -92,6 +92,16 @@ export function run(args, {env = {}, cwd = root, stdout, timeout = 600_000} = {}
   return {code: done.status, signal: done.signal, out: done.stdout ?? '', err: done.stderr};
 }
 
+// The same beside what this process itself answers.
+export async function runAsync(args, {env = {}} = {}) {
+  const child = spawn(crosscheck, args, {cwd: root, env: environment(env), stdio: ['ignore', 'pipe', 'pipe']});
+  const said = {out: '', err: ''};
+  child.stdout.setEncoding('utf8').on('data', (text) => (said.out += text));
+  child.stderr.setEncoding('utf8').on('data', (text) => (said.err += text));
+  const [code, signal] = await once(child, 'close');
+  return {code, signal, ...said};
+}
+
 class Server {
   constructor(child, t) {
     this.child = child;

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
+import {createServer} from 'node:http';
 import {test} from 'node:test';
-import {inventoryText, run, temporaryFolder, write} from './harness.mjs';
+import {inventoryText, run, runAsync, temporaryFolder, write} from './harness.mjs';
 
 const common = 'def check(x):\n    return x\n';
 const ops = `import torch
@@ -212,3 +213,100 @@ test('what became of the tests: two folders, two memories, two revisions', (t) =
   assert.equal(unknown.code, 3);
   assert.match(unknown.err, /'no-such-revision' is no folder, no repository memory and no revision of /);
 });
+
+// An OpenAI-compatible endpoint: it answers in turn as `script` says, then as it should.
+async function endpoint(t, script = []) {
+  const seen = [];
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (chunk) => (body += chunk));
+    request.on('end', () => {
+      seen.push({path: request.url, key: request.headers.authorization, body: JSON.parse(body)});
+      const {status = 200, headers = {}, text, silent} = script.shift() ?? {};
+      if (silent) return;
+      const {input} = seen.at(-1).body;
+      const vectors = input?.map((one, index) => ({index, embedding: /logaddexp|exponents/.test(one) ? [1, 0, 0] : [0, 1, 0]}));
+      const good = vectors ? {data: vectors} : {choices: [{message: {content: 'What a model says.'}}]};
+      response.writeHead(status, headers).end(text ?? JSON.stringify(good));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return {url: `http://127.0.0.1:${server.address().port}`, seen};
+}
+
+test('an endpoint adds vectors and summaries, once, within a budget', async (t) => {
+  const {tree, memory} = makeTree(t);
+  const {url, seen} = await endpoint(t);
+  const models = ['--endpoint', url, '--embedding-model', 'small'];
+  const env = {CROSSCHECK_ENDPOINT_KEY: 'top-secret'};
+  const index = (...args) => runAsync(['index', tree, '--memory', memory, ...args], {env});
+  const first = await index(...models, '--summary-model', 'chat', '--budget', '2');
+  assert.equal(first.code, 0, first.err);
+  assert.match(first.out, /endpoint: 2 requests, 0 of them failed; 2 tests embedded, 1 summarised; 0 answers known before, 1 left/);
+  assert.deepEqual(
+    seen.map(({path, key, body}) => [path, key, body.model]),
+    [
+      ['/v1/embeddings', 'Bearer top-secret', 'small'],
+      ['/v1/chat/completions', 'Bearer top-secret', 'chat'],
+    ],
+  );
+  assert.ok(!(first.out + first.err + readFileSync(memory, 'latin1')).includes('top-secret'));
+  const second = JSON.parse((await index(...models, '--summary-model', 'chat', '--json')).out).endpoint;
+  assert.deepEqual([second.requests, second.embedded, second.summarised, second.kept], [1, 0, 1, 3]);
+  const search = (...args) => runAsync(['search', '--memory', memory, '--json', ...args], {env});
+  const [hit] = JSON.parse((await search('exponents', ...models)).out).hits;
+  assert.deepEqual([hit.name, hit.model_rank, hit.words_rank], ['TestOps::test_logaddexp', 1, 0]);
+  assert.deepEqual([hit.summary, hit.summary_model], ['What a model says.', 'chat']);
+  assert.equal((await search('exponents')).code, 1);
+});
+
+test('an endpoint that is down, slow or answers nonsense costs only its part', async (t) => {
+  const {tree, memory} = makeTree(t);
+  const script = [];
+  const {url} = await endpoint(t, script);
+  const index = (...args) =>
+    runAsync(['index', tree, '--memory', memory, '--embedding-model', 'small', '--endpoint-timeout', '1', ...args]);
+  const vectors = (...all) => JSON.stringify({data: all.map((embedding) => ({embedding}))});
+  for (const [answer, what] of [
+    [{text: '<html>Sign in</html>'}, /endpoint: \/v1\/embeddings: the answer is no JSON/],
+    [{text: vectors([1, 2])}, /1 vectors for 2 texts/],
+    [{text: vectors([1, 2], [1])}, /vectors of different dimensions/],
+    [{text: '{"data":[{"embedding":[NaN]},{"embedding":[1]}]}'}, /no JSON/],
+    [{status: 401, text: '{"error":{"message":"no such key"}}'}, /status 401: no such key/],
+  ]) {
+    script.push(answer);
+    const {code, err} = await index('--endpoint', url);
+    assert.equal(code, 0, err);
+    assert.match(err, what);
+    assert.match(err, /2 answers are left: the same command again goes on with them/);
+  }
+  script.push({status: 429, headers: {'retry-after': '0'}}, {status: 500, headers: {'retry-after': '0'}}, {silent: true});
+  const faults = await index('--endpoint', url, '--json');
+  const report = JSON.parse(faults.out).endpoint;
+  assert.deepEqual([report.requests, report.failed, report.left], [3, 3, 2]);
+  assert.match(faults.err, /status 429[^]*status 500/);
+  assert.match((await index('--endpoint', 'http://127.0.0.1:9')).err, /given up|endpoint: /);
+  assert.match((await index('--endpoint', 'ftp://x')).err, /no http:\/\/ or https:\/\/ address/);
+  const found = await runAsync(['search', '--memory', memory, 'logaddexp', '--endpoint', 'http://127.0.0.1:9', '--embedding-model', 'small']);
+  assert.equal(found.code, 0);
+  assert.match(found.err, /the endpoint is not used: /);
+});
+
+// A llama.cpp server with models of one's own: `llama-server --embeddings -m MODEL`.
+test(
+  'a real server makes vectors that a search uses',
+  {skip: !process.env.CROSSCHECK_REAL_ENDPOINT && 'set CROSSCHECK_REAL_ENDPOINT to the address of a llama.cpp server'},
+  async (t) => {
+    const {tree, memory} = makeTree(t);
+    const models = ['--endpoint', process.env.CROSSCHECK_REAL_ENDPOINT, '--embedding-model', 'local'];
+    const index = await runAsync(['index', tree, '--memory', memory, ...models, '--summary-model', 'local', '--json']);
+    const {embedded, problems} = JSON.parse(index.out).endpoint;
+    assert.equal(embedded, 2, problems.join('; '));
+    const {out} = await runAsync(['search', '--memory', memory, '--json', 'numerical accuracy near zero', ...models]);
+    assert.ok(JSON.parse(out).hits.some((hit) => hit.model_rank > 0));
+  },
+);

@@ -25,8 +25,9 @@ class Memory::Impl {
 
   [[nodiscard]] SQLite::Database& db() { return db_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  // The vectors of all tests, read once and again when another connection has changed the file.
-  const Vectors& vectors();
+  // The vectors of all tests by this model (empty: the built-in ones), read once and again when
+  // another connection has changed the file.
+  const Vectors& vectors(const std::string& model);
   // This connection's own changes have no new version.
   void forget_vectors() { vectors_version_.reset(); }
 
@@ -54,7 +55,7 @@ class Memory::Impl {
   std::filesystem::path path_;
   SQLite::Database db_;
   std::optional<std::int64_t> vectors_version_;
-  Vectors vectors_;
+  std::map<std::string, Vectors> vectors_;  // by model
 };
 
 // Lists are kept as lines.

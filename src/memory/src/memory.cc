@@ -23,7 +23,7 @@ using base::Fault;
 using base::Result;
 
 // Of the tables and of what is read from a file: what an older program wrote is made anew.
-constexpr std::string_view k_schema = "3";
+constexpr std::string_view k_schema = "4";
 // A file that was changed so short a time before it was read may change again within the same tick.
 constexpr std::int64_t k_settled = 2'000'000'000;
 
@@ -653,14 +653,21 @@ IndexedText indexed_text(std::string_view path, const Definition& definition) {
           token_text(definition.doc + " " + definition.comment)};
 }
 
-const Vectors& Memory::Impl::vectors() {
+const Vectors& Memory::Impl::vectors(const std::string& model) {
   const std::int64_t version = db_.execAndGet("PRAGMA data_version").getInt64();
-  if (vectors_version_ == version) return vectors_;
-  vectors_ = {};
-  SQLite::Statement rows{db_, "SELECT definition,vector FROM memory_vector ORDER BY definition"};
-  while (rows.executeStep()) vectors_.add(rows.getColumn(0).getInt64(), blob_of(rows, 1));
+  if (vectors_version_ != version) vectors_.clear();
   vectors_version_ = version;
-  return vectors_;
+  const auto [found, fresh] = vectors_.try_emplace(model);
+  if (!fresh) return found->second;
+  SQLite::Statement rows{
+      db_,
+      model.empty()
+          ? "SELECT definition,vector FROM memory_vector ORDER BY definition"
+          : "SELECT v.definition,a.value FROM memory_vector v JOIN memory_answer a ON a.text = "
+            "v.text AND a.kind = 'embedding' AND a.model = ? ORDER BY v.definition"};
+  if (!model.empty()) rows.bind(1, model);
+  while (rows.executeStep()) found->second.add(rows.getColumn(0).getInt64(), blob_of(rows, 1));
+  return found->second;
 }
 
 Memory::Memory(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}

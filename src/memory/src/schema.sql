@@ -35,6 +35,15 @@ CREATE INDEX memory_definition_source ON memory_definition (source);
 CREATE TABLE memory_test (definition INTEGER PRIMARY KEY, content BLOB NOT NULL, rule TEXT NOT NULL);
 -- Of a test: which words and code it was made of, and the direction that it points to.
 CREATE TABLE memory_vector (definition INTEGER PRIMARY KEY, text BLOB NOT NULL, vector BLOB NOT NULL);
+-- What models answered, by the text that they were asked about: kept when a tree is indexed anew.
+CREATE TABLE IF NOT EXISTS memory_answer (
+  kind TEXT NOT NULL,
+  model TEXT NOT NULL,
+  prompt BLOB NOT NULL,
+  text BLOB NOT NULL,
+  value BLOB NOT NULL,
+  PRIMARY KEY (text, kind, model, prompt)
+) WITHOUT ROWID;
 CREATE TABLE memory_variant (
   id INTEGER PRIMARY KEY,
   definition INTEGER,

@@ -58,6 +58,7 @@ constexpr std::int64_t k_most_entries = 4000;
 // Of those most alike, how many are found by meaning, and how alike they must be: less is chance.
 constexpr std::size_t k_most_alike = 200;
 constexpr float k_least_likeness = 0.15F;
+constexpr float k_least_of_model = 0.3F;
 // Of reciprocal rank fusion: how little the first places say more than those after them.
 constexpr double k_fusion = 60;
 // Of a word that no test has: as rare as one can be.
@@ -95,6 +96,7 @@ struct Scored {
   double score = 0;
   std::size_t words_rank = 0;
   std::size_t meaning_rank = 0;
+  std::size_t model_rank = 0;
   double likeness = 0;
 };
 
@@ -110,45 +112,50 @@ void rank(std::vector<Scored>& found, std::size_t Scored::* place) {
     found[i].*place = i > 0 && found[i].score == found[i - 1].score ? found[i - 1].*place : i + 1;
 }
 
-// Each list ranked, best first; the result in the order of the sums.
-std::vector<Scored> fused(std::vector<Scored> by_words, const std::vector<Scored>& by_meaning) {
+// Of lists that are ranked; in the order of the sums.
+std::vector<Scored> fused(const std::vector<std::vector<Scored>>& lists) {
+  std::vector<Scored> all;
   std::unordered_map<std::int64_t, std::size_t> slot_of;
-  slot_of.reserve(by_words.size());
-  for (std::size_t i = 0; i < by_words.size(); ++i) {
-    by_words[i].score = 1 / (k_fusion + static_cast<double>(by_words[i].words_rank));
-    slot_of.emplace(by_words[i].id, i);
-  }
-  for (const Scored& one : by_meaning) {
-    const auto [found, fresh] = slot_of.emplace(one.id, by_words.size());
-    if (fresh) by_words.push_back({.id = one.id});
-    Scored& both = by_words[found->second];
-    both.score += 1 / (k_fusion + static_cast<double>(one.meaning_rank));
-    both.meaning_rank = one.meaning_rank;
-    both.likeness = one.likeness;
-  }
-  best_first(by_words);
-  return by_words;
+  for (const std::vector<Scored>& list : lists)
+    for (const Scored& one : list) {
+      const auto [found, fresh] = slot_of.emplace(one.id, all.size());
+      if (fresh) all.push_back({.id = one.id});
+      Scored& sum = all[found->second];
+      // One of these is not 0.
+      sum.words_rank += one.words_rank;
+      sum.meaning_rank += one.meaning_rank;
+      sum.model_rank += one.model_rank;
+      sum.likeness += one.likeness;
+      sum.score +=
+          1 / (k_fusion + static_cast<double>(one.words_rank + one.meaning_rank + one.model_rank));
+    }
+  best_first(all);
+  return all;
 }
 
 class Search {
  public:
-  Search(SQLite::Database& db, const Vectors* vectors, const Query& query)
-      : db_{db}, vectors_{vectors}, query_{query} {}
+  // `vectors` are of all tests; `of_model` of those that the query's model has been asked about.
+  Search(SQLite::Database& db, const Vectors* vectors, const Vectors* of_model, const Query& query)
+      : db_{db}, vectors_{vectors}, of_model_{of_model}, query_{query} {}
 
   Answer run(std::size_t limit) {
     const std::vector<std::string> words = tokens_of(query_.words);
     restrict_by_filters();
     Answer answer;
-    std::vector<Scored> found;
+    std::vector<std::vector<Scored>> lists;
     if (query_.by != By::meaning || words.empty()) {
-      found = score(rare(words, answer.ignored));
-      best_first(found);
-      if (!words.empty()) rank(found, &Scored::words_rank);
+      lists.push_back(score(rare(words, answer.ignored)));
+      best_first(lists.back());
+      if (!words.empty()) rank(lists.back(), &Scored::words_rank);
     }
-    if (vectors_ != nullptr && !words.empty()) {
-      std::vector<Scored> alike = score_by_meaning(words);
-      found = query_.by == By::meaning ? std::move(alike) : fused(std::move(found), alike);
-    }
+    if (vectors_ != nullptr && !words.empty())
+      lists.push_back(most_alike(*vectors_, sketch_of(weighted(words)), k_least_likeness,
+                                 &Scored::meaning_rank));
+    if (of_model_ != nullptr && !words.empty())
+      lists.push_back(most_alike(*of_model_, quantised(query_.embedding), k_least_of_model,
+                                 &Scored::model_rank));
+    const std::vector<Scored> found = lists.size() == 1 ? std::move(lists.front()) : fused(lists);
     answer.found = found.size();
     for (const Scored& one : found) {
       if (answer.hits.size() == limit) break;
@@ -300,29 +307,38 @@ class Search {
     return found;
   }
 
-  // The tests most alike, best first, with their ranks. Rare words say most about what is meant.
-  std::vector<Scored> score_by_meaning(const std::vector<std::string>& words) {
-    std::vector<WeightedWord> weighted;
+  // Rare words say most about what is meant.
+  std::vector<WeightedWord> weighted(const std::vector<std::string>& words) {
+    std::vector<WeightedWord> all;
     SQLite::Statement row{db_, "SELECT entries FROM memory_word WHERE word = ?"};
-    const auto all = static_cast<double>(vectors_->size());
+    const auto tests = static_cast<double>(vectors_->size());
     for (const std::string& word : words) {
       row.reset();
       row.bindNoCopy(1, word);
       double weight = k_unknown_weight;
       if (row.executeStep()) {
-        const double entries = std::min(row.getColumn(0).getDouble(), all);
-        weight = std::log((all - entries + 0.5) / (entries + 0.5) + 1);
+        const double entries = std::min(row.getColumn(0).getDouble(), tests);
+        weight = std::log((tests - entries + 0.5) / (entries + 0.5) + 1);
       }
-      weighted.push_back({word, weight});
+      all.push_back({word, weight});
     }
-    const std::vector<float> likeness = vectors_->likeness(sketch_of(weighted));
+    return all;
+  }
+
+  // Best first and ranked. Only the built-in likeness is kept: of another model it says nothing
+  // beside it.
+  std::vector<Scored> most_alike(const Vectors& vectors, const Vector& meant, float least,
+                                 std::size_t Scored::* place) {
+    const std::vector<float> likeness = vectors.likeness(meant);
     std::vector<Scored> found;
     for (std::size_t i = 0; i < likeness.size(); ++i)
-      if (likeness[i] >= k_least_likeness && is_wanted(vectors_->id(i)))
-        found.push_back({.id = vectors_->id(i), .score = likeness[i], .likeness = likeness[i]});
+      if (likeness[i] >= least && is_wanted(vectors.id(i)))
+        found.push_back({.id = vectors.id(i), .score = likeness[i]});
     best_first(found);
     if (found.size() > k_most_alike) found.resize(k_most_alike);
-    rank(found, &Scored::meaning_rank);
+    rank(found, place);
+    if (place == &Scored::meaning_rank)
+      for (Scored& one : found) one.likeness = one.score;
     return found;
   }
 
@@ -340,6 +356,7 @@ class Search {
     hit.score = one.score;
     hit.words_rank = one.words_rank;
     hit.meaning_rank = one.meaning_rank;
+    hit.model_rank = one.model_rank;
     hit.likeness = one.likeness;
     if (!row.executeStep()) return hit;
     Definition definition;
@@ -357,7 +374,7 @@ class Search {
     hit.name = qualified_name(definition);
     definition.comment = text_of(row, 11);
     hit.doc = definition.doc;
-    if (hit.kind == Kind::test) hit.summary = summary_of(definition);
+    if (hit.kind == Kind::test) summarise(definition, hit);
     const IndexedText text = indexed_text(hit.path, definition);
     const std::string* fields[] = {&text.name, &text.path,    &text.decorators,
                                    &text.apis, &text.symbols, &text.doc};
@@ -370,8 +387,21 @@ class Search {
     return hit;
   }
 
+  void summarise(const Definition& definition, Hit& hit) {
+    hit.summary = summary_of(definition);
+    SQLite::Statement row{db_,
+                          "SELECT a.value,a.model FROM memory_vector v JOIN memory_answer a ON "
+                          "a.text = v.text AND a.kind = 'summary' WHERE v.definition = ? "
+                          "ORDER BY a.model, a.prompt LIMIT 1"};
+    row.bind(1, hit.id);
+    if (!row.executeStep()) return;
+    hit.summary = blob_of(row, 0);
+    hit.summary_model = text_of(row, 1);
+  }
+
   SQLite::Database& db_;
   const Vectors* vectors_;  // none: by words alone
+  const Vectors* of_model_;
   const Query& query_;
   std::optional<Ids> allowed_;  // nothing: all
   Ids dropped_;
@@ -424,8 +454,11 @@ Result<Query> parse_query(std::string_view text) {
 
 Result<Answer> Memory::search(const Query& query, std::size_t limit) {
   return impl_->guard([&]() -> Result<Answer> {
-    const Vectors* vectors = query.by == By::words ? nullptr : &impl_->vectors();
-    return Search{impl_->db(), vectors, query}.run(limit);
+    const bool by_meaning = query.by != By::words;
+    const Vectors* vectors = by_meaning ? &impl_->vectors({}) : nullptr;
+    const Vectors* of_model =
+        by_meaning && !query.model.empty() ? &impl_->vectors(query.model) : nullptr;
+    return Search{impl_->db(), vectors, of_model, query}.run(limit);
   });
 }
 

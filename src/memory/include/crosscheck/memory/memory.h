@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "crosscheck/base/result.h"
+#include "crosscheck/memory/endpoint.h"
 #include "crosscheck/memory/rules.h"
 #include "crosscheck/memory/tree.h"
 
@@ -81,6 +82,9 @@ struct Query {
   std::map<std::string, std::vector<std::string>, std::less<>> filters;
   bool dropped = false;  // also tests that narrowing drops
   By by = By::both;
+  // What a model makes of the words, to be compared with what it made of the tests.
+  std::string model = {};
+  std::vector<float> embedding = {};
 };
 inline constexpr std::string_view k_search_filters[] = {"decorator", "dtype", "file", "kind", "op"};
 // "relu op:add dtype:float32". `usage` names a filter that there is none of, and one without value.
@@ -99,7 +103,9 @@ struct Hit {
   // Its place by each alone, from 1; 0: not found by it.
   std::size_t words_rank = 0;
   std::size_t meaning_rank = 0;
-  double likeness = 0;  // the cosine, where meaning found it
+  double likeness = 0;         // the cosine, where meaning found it
+  std::size_t model_rank = 0;  // by the query's model
+  std::string summary_model;   // that wrote the summary; empty: none did
   std::map<std::string, std::vector<std::string>>
       matched;  // field to the query's words found in it
   std::size_t variants = 0;
@@ -138,6 +144,9 @@ class Memory {
   // `what`: a file, "file::Class", "file::Class::method". `not_found` where there is none.
   [[nodiscard]] base::Result<Explanation> explain(std::string_view what,
                                                   const Narrowing& narrowing);
+  // Asks a model about the kept tests that it has not been asked about with their present text;
+  // each answer is kept at once, so that it can be stopped and goes on where it was.
+  [[nodiscard]] base::Result<EndpointReport> ask_endpoint(const EndpointOptions& options);
   [[nodiscard]] base::Result<Answer> search(const Query& query, std::size_t limit);
   // All sources as `read_tree` gave them, sorted by path.
   [[nodiscard]] base::Result<std::vector<Source>> sources();
