@@ -18,7 +18,7 @@ Actor command_line_actor() {
   std::array<char, 4096> buffer{};
   if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0) found = nullptr;
   const std::string login = found != nullptr ? found->pw_name : "uid " + std::to_string(uid);
-  return {"user:" + base::to_utf8(login, 64), base::to_utf8(host.data(), 255) + " (command line)"};
+  return {base::to_utf8(login, 64), base::to_utf8(host.data(), 255)};
 }
 
 }  // namespace crosscheck::cli

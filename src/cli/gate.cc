@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "actor.h"
 #include "command.h"
 #include "crosscheck/base/digest.h"
 #include "crosscheck/base/file.h"
@@ -14,6 +15,7 @@
 #include "crosscheck/gate/environment.h"
 #include "crosscheck/gate/manifest.h"
 #include "crosscheck/gate/matrix.h"
+#include "crosscheck/gate/privacy.h"
 #include "crosscheck/gate/process_launcher.h"
 #include "crosscheck/gate/report.h"
 #include "crosscheck/gate/verify.h"
@@ -44,6 +46,7 @@ struct GateOptions {
   std::string matrix;
   std::string key;
   std::string python;
+  std::string privacy = "standard";
   std::vector<std::string> folders;
   bool dry_run = false;
   bool accept_load = false;
@@ -360,6 +363,27 @@ base::Result<ExitCode> run_reproduce(const Globals&, const GateOptions& options)
   return same ? ExitCode::ok : ExitCode::no;
 }
 
+// Made once a matrix, and never part of a bundle: its placeholders stay the same.
+base::Result<std::string> salt_of(const fs::path& folder) {
+  const auto path = folder / ".salt";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    if (auto done = base::write_file_atomically(path, base::random_hex(32), 0600); !done) {
+      return tl::unexpected(done.error());
+    }
+  }
+  return base::read_file(path);
+}
+
+base::Result<gate::Surroundings> surroundings_of(const fs::path& folder) {
+  auto salt = salt_of(folder);
+  if (!salt) return tl::unexpected(salt.error());
+  const auto actor = command_line_actor();
+  const char* home = std::getenv("HOME");
+  return gate::Surroundings{
+      .home = home ? home : "", .user = actor.login, .host = actor.host, .salt = std::move(*salt)};
+}
+
 // The bundle of a matrix as it is now, and what its launches say.
 struct Bundled {
   std::string bytes;
@@ -373,10 +397,32 @@ base::Result<Bundled> bundle_of(const GateOptions& options) {
   auto files = gate::records_of(opened->matrix.folder());
   if (!files) return tl::unexpected(files.error());
   files->emplace("manifest.yaml", std::move(*text));
+  const auto level = gate::parse_privacy(options.privacy).value_or(gate::Privacy::strict);
+  if (level != gate::Privacy::off) {
+    const auto surroundings = surroundings_of(opened->matrix.folder());
+    if (!surroundings) return tl::unexpected(surroundings.error());
+    files = gate::redact(std::move(*files), level, *surroundings);
+    if (!files) return tl::unexpected(files.error());
+  }
   auto judged = gate::judge_files(*files, options.manifest, now());
   if (!judged) return tl::unexpected(judged.error());
   files->emplace("report.json", base::pretty_json(judged->report));
   return Bundled{gate::make_bundle(std::move(*files)), std::move(*judged)};
+}
+
+base::Result<ExitCode> run_privacy(const Globals& globals) {
+  json::array rules;
+  for (const auto& rule : gate::privacy_rules()) {
+    rules.emplace_back(
+        json::object{{"name", rule.name}, {"from", to_string(rule.from)}, {"finds", rule.finds}});
+    if (!globals.json) {
+      std::fputs(
+          fmt::format("{:<10} {:<10} {}\n", rule.name, to_string(rule.from), rule.finds).c_str(),
+          stdout);
+    }
+  }
+  if (globals.json) std::printf("%s\n", base::pretty_json(rules).c_str());
+  return ExitCode::ok;
 }
 
 base::Result<ExitCode> run_bundle(const Globals&, const GateOptions& options) {
@@ -603,6 +649,12 @@ const Registration k_registration{
                         "Folder of the matrix; default: .crosscheck/gate/NAME");
       };
 
+      const auto add_privacy = [](CLI::App* sub) {
+        sub->add_option("--privacy", options.privacy,
+                        "What is replaced before it leaves: standard, strict or off (gate privacy)")
+            ->check(CLI::IsMember({"standard", "strict", "off"}));
+      };
+
       auto* init = command->add_subcommand("init", "Write a manifest to go on from");
       add_manifest(init);
       init->add_option("--baseline", options.baseline, "Interpreter in use today")->required();
@@ -680,8 +732,14 @@ const Registration k_registration{
           "bundle", "Write the manifest, every launch and the report as one file");
       add_common(bundle);
       bundle->add_option("file", options.file, "The file, a tar archive")->required();
-      bundle->footer("Example:\n  crosscheck gate bundle upgrade.tar");
+      add_privacy(bundle);
+      bundle->footer("Example:\n  crosscheck gate bundle upgrade.tar --privacy strict");
       bundle->callback([&] { action = [&] { return run_bundle(globals, options); }; });
+
+      auto* privacy = command->add_subcommand(
+          "privacy", "List what bundles and published reports keep to themselves");
+      privacy->footer("Example:\n  crosscheck gate privacy --json");
+      privacy->callback([&] { action = [&] { return run_privacy(globals); }; });
 
       auto* verify = command->add_subcommand(
           "verify", "Check that a bundle is whole, and that its launches say what its report does");
@@ -694,6 +752,7 @@ const Registration k_registration{
       add_common(publish);
       publish->add_option("file", options.file,
                           "What `gate bundle` wrote; without it, the matrix as it is now");
+      add_privacy(publish);
       publish->footer(
           "Once a matrix: a later decision takes the place of an earlier one.\n"
           "Example:\n  crosscheck gate publish upgrade.tar --db postgresql://hud@db.example/relay");

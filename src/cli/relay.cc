@@ -45,7 +45,7 @@ Result<ExitCode> replay(const Globals& globals, const Options& options) {
   if (!store) return tl::unexpected(store.error());
   const Actor actor = command_line_actor();
   const auto done = (*store)->write_value([&](store::Tx& tx) {
-    return relay::replay(tx, what, {actor.name, actor.origin}, base::SystemClock{}.now());
+    return relay::replay(tx, what, {actor.name(), actor.origin()}, base::SystemClock{}.now());
   });
   if (!done) return tl::unexpected(done.error());
   if (globals.json) {

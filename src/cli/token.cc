@@ -58,8 +58,8 @@ Result<ExitCode> create(const Globals& globals, const Options& options) {
     std::string outcome = "role " + options.role;
     if (expires) outcome += ", until " + base::to_rfc3339(*expires);
     const Actor actor = command_line_actor();
-    if (auto noted = store::audit(
-            tx, {now, actor.name, actor.origin, "token.create", options.name, std::move(outcome)});
+    if (auto noted = store::audit(tx, {now, actor.name(), actor.origin(), "token.create",
+                                       options.name, std::move(outcome)});
         !noted)
       return tl::unexpected(noted.error());
     return made;
@@ -117,7 +117,7 @@ Result<ExitCode> revoke(const Globals& globals, const std::string& name) {
     if (!done || *done == 0) return done;
     const Actor actor = command_line_actor();
     if (auto noted =
-            store::audit(tx, {now, actor.name, actor.origin, "token.revoke", name, "revoked"});
+            store::audit(tx, {now, actor.name(), actor.origin(), "token.revoke", name, "revoked"});
         !noted)
       return tl::unexpected(noted.error());
     return done;

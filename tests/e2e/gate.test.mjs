@@ -309,6 +309,25 @@ test('a bundle says on another machine what it said here, and no byte of it can 
   }
 });
 
+test('a bundle keeps to itself what the rules name, and still says the same', (t) => {
+  const {folder, gate} = matrix(t, {gates: UNTIMED, candidate: {answer: {note: 'ask dora.d@mail.example.org'}}});
+  assert.equal(gate('run').code, 0);
+  const bundle = (name, ...args) => {
+    assert.equal(gate('bundle', name, ...args).code, 0);
+    assert.equal(gate('verify', name).code, 0);
+    return readFileSync(join(folder, name), 'utf8');
+  };
+  assert.match(bundle('off.tar', '--privacy', 'off'), /dora\.d@mail/);
+  const standard = bundle('standard.tar');
+  assert.doesNotMatch(standard, /dora\.d@mail/);
+  assert.match(standard, /redacted-email-[0-9a-f]{8}/);
+  assert.doesNotMatch(bundle('strict.tar', '--privacy', 'strict'), new RegExp(folder));
+  const salt = readFileSync(join(folder, '.crosscheck/gate/upgrade/.salt'), 'utf8');
+  assert.ok(!standard.includes(salt));
+  const rules = JSON.parse(gate('privacy', '--json').out);
+  assert.ok(rules.some(({name, from}) => name === 'email' && from === 'standard'));
+});
+
 test('the library of workloads is listed with what it needs', (t) => {
   const {gate} = matrix(t);
   const cases = JSON.parse(gate('workloads', '--python', 'python3', '--json').out);

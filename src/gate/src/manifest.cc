@@ -677,6 +677,48 @@ json::object frozen_json(const Manifest& manifest) {
           {"rollback", std::move(rollback)}};
 }
 
+json::object manifest_json(const Manifest& manifest) {
+  // What only frozen_json has, and what it says otherwise.
+  auto root = frozen_json(manifest);
+  const auto spelled = [](base::Duration duration) {
+    const auto s = std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+    return s % 3600 == 0 ? fmt::format("{}h", s / 3600)
+           : s % 60 == 0 ? fmt::format("{}m", s / 60)
+                         : fmt::format("{}s", s);
+  };
+  for (const char* side : {"baseline", "candidate"}) {
+    root[side].as_object().erase("lock_hash");
+  }
+  for (auto& backend : root["backends"].as_array()) {
+    if (index_of(k_backend_names, std::string_view{backend.at("name").as_string()})) {
+      backend = json::value(backend.at("name").as_string());
+    }
+  }
+  for (const auto& [name, thresholds] : manifest.classes) {
+    auto& object = root["classes"].as_object()[name].as_object();
+    object.erase("rollback_s");
+    object["rollback"] = spelled(thresholds.rollback);
+  }
+  std::size_t i = 0;
+  for (const auto& workload : manifest.workloads) {
+    auto& object = root["workloads"].as_array()[i++].as_object();
+    object.erase("time_limit_s");
+    object["time_limit"] = spelled(workload.time_limit);
+    if (workload.production_sequence == 0) object.erase("production_sequence");
+    if (workload.command.empty()) object.erase("command");
+    if (workload.what.empty()) object.erase("workload");
+  }
+  auto& waivers = root["waivers"].emplace_array();
+  for (const auto& w : manifest.waivers) {
+    waivers.emplace_back(json::object{{"cell", w.cell},
+                                      {"owner", w.owner},
+                                      {"reason", w.reason},
+                                      {"expires", base::to_rfc3339(w.expires)}});
+  }
+  root["plan"] = array_of(manifest.plan);
+  return root;
+}
+
 std::string digest(const Manifest& manifest) {
   return base::sha256_hex(base::canonical_json(frozen_json(manifest)));
 }

@@ -150,6 +150,9 @@ struct Finding {
 // SHA-256 of that.
 [[nodiscard]] std::string digest(const Manifest& manifest);
 
+// All of it as `parse_manifest` takes it: JSON is YAML.
+[[nodiscard]] base::json::object manifest_json(const Manifest& manifest);
+
 // One workload on one backend.
 struct CellId {
   std::string workload;
