@@ -1,9 +1,11 @@
 #include "collected_tests.h"
 
+#include <chrono>
 #include <optional>
 
 #include "crosscheck/base/file.h"
 #include "crosscheck/base/json.h"
+#include "crosscheck/base/process.h"
 #include "results_file.h"
 
 namespace crosscheck::cli {
@@ -62,6 +64,23 @@ base::Result<std::vector<memory::Collected>> collected_tests(const std::string& 
                      text("op"), text("dtype"), text("device"), test.node_id, test.line});
   }
   return tests;
+}
+
+base::Result<std::string> version_note(const std::filesystem::path& tree,
+                                       const std::string& python) {
+  base::ProcessSpec spec;
+  spec.arguments = {python, "-c",
+                    "from importlib import metadata\nprint(metadata.version('torch'))"};
+  const auto captured = base::run_captured(spec, std::chrono::seconds{30});
+  if (!captured) return tl::unexpected(captured.error());
+  if (!captured->status.ok())
+    return fail(Fault::environment, python + " has no torch: " + base::to_utf8(captured->err, 500),
+                "name the Python that the tests run in");
+  const std::string installed = captured->out.substr(0, captured->out.find('\n'));
+  const std::string version = version_of(tree);
+  if (version.empty() || version == release(installed)) return std::string{};
+  return tree.string() + " is the tree of PyTorch " + version + ", but " + python + " has torch " +
+         installed + ": tests may be other ones than those that run";
 }
 
 }  // namespace crosscheck::cli

@@ -15,4 +15,9 @@ namespace crosscheck::cli {
 [[nodiscard]] base::Result<std::vector<memory::Collected>> collected_tests(
     const std::string& inventory, const std::filesystem::path& tree, std::string& subject);
 
+// What to say where the tree is of another version than the torch that `python` has; empty:
+// nothing, also where either does not say. PyTorch is not imported.
+[[nodiscard]] base::Result<std::string> version_note(const std::filesystem::path& tree,
+                                                     const std::string& python);
+
 }  // namespace crosscheck::cli

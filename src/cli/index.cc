@@ -33,6 +33,7 @@ struct Options {
   std::vector<std::string> without;
   std::string profile;
   std::string inventory;
+  std::string python;
   std::string rules;
   std::string explain;
   std::string export_to;
@@ -301,6 +302,11 @@ base::Result<base::ExitCode> run_index(const Globals& globals, const Options& op
     if (!tests) return tl::unexpected(tests.error());
     indexing.collected = std::move(*tests);
   }
+  if (!options.python.empty()) {
+    const auto note = version_note(options.tree, options.python);
+    if (!note) return tl::unexpected(note.error());
+    if (!note->empty()) std::fprintf(stderr, "note: %s\n", note->c_str());
+  }
   auto memory = memory::Memory::open(*path);
   if (!memory) return tl::unexpected(memory.error());
   indexing.jobs =
@@ -369,6 +375,9 @@ const Registration k_registration{
       command->add_option("--inventory", options.inventory,
                           "What `crosscheck collect` listed of this tree: collected tests hang on "
                           "their definitions");
+      command->add_option(
+          "--python", options.python,
+          "Note where the torch of this Python is of another version than the tree");
       command->add_option("--rules", options.rules, "More rules of what is dropped (YAML)");
       command->add_option("--explain", options.explain,
                           "Say why FILE, FILE::Class or FILE::Class::method is kept or dropped");

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "command.h"
+#include "config_files.h"
 #include "crosscheck/base/json.h"
 #include "crosscheck/memory/memory.h"
 #include "memory_options.h"
@@ -19,6 +20,8 @@ struct Options {
   bool dropped = false;
   std::string by = "both";
   EndpointInput endpoint;
+  std::vector<std::string> configs;
+  Where where;
 };
 
 json::object to_json(const memory::Hit& hit) {
@@ -62,6 +65,30 @@ std::string why(const memory::Hit& hit) {
   return text;
 }
 
+// The definitions that the configuration gives one of these modes, by a collected test or, where
+// none was collected, by name. What it does not govern has no mode.
+base::Result<std::vector<std::int64_t>> of_mode(const Options& options, memory::Memory& memory,
+                                                const std::vector<std::string>& modes) {
+  const auto config = load_configs(options.configs);
+  if (!config) return tl::unexpected(config.error());
+  const auto known = circumstances(options.where);
+  if (!known) return tl::unexpected(known.error());
+  const auto tests = memory.tests();
+  if (!tests) return tl::unexpected(tests.error());
+  const config::Governor governor{*config, *known};
+  std::vector<std::int64_t> found;
+  for (const auto& [definition, test] : *tests) {
+    base::TestId id{test.file, test.class_name, test.method, test.variant};
+    // Of a whole checkout the memory has test/…, and a suite does not.
+    if (governor.find_file(id.file) == nullptr && id.file.starts_with("test/")) id.file.erase(0, 5);
+    const config::Ruling ruling = governor.rule(config::collected_test(id, test.node_id));
+    if (ruling.basis == config::Basis::ungoverned || ruling.basis == config::Basis::tied) continue;
+    if (std::ranges::find(modes, base::to_string(ruling.mode)) != modes.end())
+      found.push_back(definition);
+  }
+  return found;
+}
+
 // An endpoint that does not answer costs only its part of the ranking.
 base::Result<void> ask_model(const Options& options, memory::Query& query) {
   if (options.endpoint.url.empty() || query.by == memory::By::words || query.words.empty())
@@ -95,6 +122,12 @@ base::Result<base::ExitCode> run_search(const Globals& globals, const Options& o
   if (!path) return tl::unexpected(path.error());
   auto memory = memory::Memory::open_existing(*path);
   if (!memory) return tl::unexpected(memory.error());
+  if (const auto modes = query->filters.find("mode");
+      modes != query->filters.end() && !options.configs.empty()) {
+    auto found = of_mode(options, *memory, modes->second);
+    if (!found) return tl::unexpected(found.error());
+    query->of_mode = std::move(*found);
+  }
   if (auto asked = ask_model(options, *query); !asked) return tl::unexpected(asked.error());
   const auto answer = memory->search(*query, options.limit);
   if (!answer) return tl::unexpected(answer.error());
@@ -137,8 +170,9 @@ const Registration k_registration{
       static Options options;
       auto* command = app.add_subcommand("search", "Find tests in the repository memory");
       command
-          ->add_option("WORDS", options.words,
-                       "Words of code or prose, and filters: file: op: dtype: decorator: kind:")
+          ->add_option(
+              "WORDS", options.words,
+              "Words of code or prose, and filters: file: op: dtype: decorator: kind: mode:")
           ->required();
       add_memory_option(*command, options.memory);
       command->add_option("--limit", options.limit, "How many are shown")->capture_default_str();
@@ -146,11 +180,17 @@ const Registration k_registration{
       command->add_option("--by", options.by, "What ranks the answers: words, meaning or both")
           ->check(CLI::IsMember({"words", "meaning", "both"}))
           ->capture_default_str();
+      command
+          ->add_option("--config", options.configs,
+                       "The test configuration that mode: asks; again: merged with it")
+          ->allow_extra_args(false);
+      add_where(*command, options.where);
       add_endpoint_options(*command, options.endpoint, false);
       command->footer(
           "Exits 1 if nothing is found.\n"
           "Examples:\n  crosscheck search \"logaddexp numerical accuracy\"\n"
-          "  crosscheck search view op:add dtype:float16 file:test_view_ops");
+          "  crosscheck search view op:add dtype:float16 file:test_view_ops\n"
+          "  crosscheck search mode:skip op:add --config test_configuration.yaml");
       command->callback([&] { action = [&] { return run_search(globals, options); }; });
     }};
 

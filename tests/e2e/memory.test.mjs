@@ -214,6 +214,45 @@ test('what became of the tests: two folders, two memories, two revisions', (t) =
   assert.match(unknown.err, /'no-such-revision' is no folder, no repository memory and no revision of /);
 });
 
+test('mode: keeps the tests to which a configuration gives it', (t) => {
+  const {folder, index, search} = makeTree(t);
+  assert.equal(index().code, 0);
+  const config = join(folder, 'tests.yaml');
+  writeFileSync(
+    config,
+    `test_suite_config:
+  files:
+    - path: test_ops.py
+      unlisted_test_mode: skip
+      tests:
+        - names: ['TestOps::test_logaddexp']
+          mode: xfail
+`,
+  );
+  const found = (mode, ...more) => search(`mode:${mode}`, '--config', config, ...more);
+  assert.match(found('xfail').out, /^test_ops\.py:10 {2}TestOps::test_logaddexp\n/);
+  assert.match(found('skip').out, /^test_ops\.py:6 {2}TestOps::test_cuda_only\n/);
+  assert.equal(found('mandatory_success').code, 1);
+  assert.match(found('xfail', 'logaddexp').out, /test_logaddexp/);
+  assert.equal(found('skip', 'logaddexp', '--by', 'words').code, 1);
+  assert.match(search('mode:skip').err, /remedy: name it with --config/);
+  assert.match(search('mode:never', '--config', config).err, /there is no mode 'never'/);
+  assert.equal(search('mode:skip', '--config', join(folder, 'none.yaml')).code, 3);
+});
+
+test('a tree of another version than the installed torch is noted', (t) => {
+  const {folder, tree, index} = makeTree(t);
+  const python = write(folder, 'python', '#!/bin/sh\necho 2.13.0+cpu\n', 0o755);
+  assert.equal(index('--python', python).err, '', 'the tree says no version');
+  write(tree, 'version.txt', '2.6.0a0\n');
+  const other = index('--python', python);
+  assert.equal(other.code, 0);
+  assert.match(other.err, /note: .* is the tree of PyTorch 2\.6\.0, but .* has torch 2\.13\.0\+cpu/);
+  write(tree, 'version.txt', '2.13.0\n');
+  assert.equal(index('--python', python).err, '');
+  assert.equal(index('--python', '/bin/false').code, 4);
+});
+
 // An OpenAI-compatible endpoint: it answers in turn as `script` says, then as it should.
 async function endpoint(t, script = []) {
   const seen = [];

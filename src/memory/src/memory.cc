@@ -748,6 +748,28 @@ Result<std::vector<Source>> Memory::sources() {
   });
 }
 
+Result<std::vector<Placed>> Memory::tests() {
+  return impl_->guard([&]() -> Result<std::vector<Placed>> {
+    std::vector<Placed> tests;
+    SQLite::Statement rows{
+        impl_->db(),
+        "SELECT definition,file,class,method,variant,op,dtype,device,node,line FROM memory_variant "
+        "WHERE definition IS NOT NULL UNION ALL SELECT d.id,s.path,d.class,d.name,'{}','','','',"
+        "s.path || '::' || CASE d.class WHEN '' THEN '' ELSE d.class || '::' END || d.name,"
+        "d.first_line FROM memory_test t JOIN memory_definition d ON d.id = t.definition JOIN "
+        "memory_source s ON s.id = d.source WHERE NOT EXISTS (SELECT 1 FROM memory_variant v WHERE "
+        "v.definition = d.id)"};
+    while (rows.executeStep())
+      tests.push_back({rows.getColumn(0).getInt64(),
+                       {std::string{text_of(rows, 1)}, std::string{text_of(rows, 2)},
+                        std::string{text_of(rows, 3)}, std::string{text_of(rows, 4)},
+                        std::string{text_of(rows, 5)}, std::string{text_of(rows, 6)},
+                        std::string{text_of(rows, 7)}, std::string{text_of(rows, 8)},
+                        rows.getColumn(9).getInt64()}});
+    return tests;
+  });
+}
+
 Result<std::vector<Collected>> Memory::collected() {
   return impl_->guard([&]() -> Result<std::vector<Collected>> {
     std::vector<Collected> tests;

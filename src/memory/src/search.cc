@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "crosscheck/base/nearest.h"
+#include "crosscheck/base/outcome.h"
 #include "crosscheck/memory/memory.h"
 #include "impl.h"
 #include "tokens.h"
@@ -227,6 +228,11 @@ class Search {
         add_matches(ids, "decorators : " + phrase(lowered(decorator)));
       restrict_to(std::move(ids));
     }
+    if (query_.of_mode) {
+      Ids ids;
+      for (const std::int64_t id : *query_.of_mode) ids.insert(id);
+      restrict_to(std::move(ids));
+    }
     // Of operator and dtype one variant must have both.
     if (values("op") != nullptr && values("dtype") != nullptr) restrict_by_variant();
     if (const auto* kinds = values("kind"))
@@ -445,6 +451,9 @@ Result<Query> parse_query(std::string_view text) {
     if (name == "kind" && !parse_kind(value))
       return fail(Fault::usage, "there is no kind '" + value + "'",
                   "use kind:test, kind:class, kind:helper");
+    if (name == "mode" && !base::parse_mode(value))
+      return fail(Fault::usage, "there is no mode '" + value + "'",
+                  "use mode:mandatory_success, mode:xfail, mode:xfail_strict, mode:skip");
     query.filters[std::string{name}].push_back(value);
   }
   if (query.words.empty() && query.filters.empty())
@@ -453,6 +462,9 @@ Result<Query> parse_query(std::string_view text) {
 }
 
 Result<Answer> Memory::search(const Query& query, std::size_t limit) {
+  if (query.filters.contains("mode") && !query.of_mode)
+    return fail(Fault::usage, "mode: asks for what a test configuration says",
+                "name it with --config");
   return impl_->guard([&]() -> Result<Answer> {
     const bool by_meaning = query.by != By::words;
     const Vectors* vectors = by_meaning ? &impl_->vectors({}) : nullptr;

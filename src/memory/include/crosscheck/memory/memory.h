@@ -33,6 +33,13 @@ struct Collected {
   friend bool operator==(const Collected&, const Collected&) = default;
 };
 
+// With the definition that it hangs on. A test that none was collected of stands for itself:
+// without a variant, its line and node id those of its definition.
+struct Placed {
+  std::int64_t definition = 0;
+  Collected test;
+};
+
 struct IndexOptions {
   unsigned jobs = 1;
   const Narrowing* narrowing = nullptr;                  // none: the one of the last time stays
@@ -78,15 +85,19 @@ enum class By : std::uint8_t { words, meaning, both };
 // What is asked of a search.
 struct Query {
   std::string words;
-  // Name to values: file, op, dtype, decorator, kind. Of one name any value, of all names one.
+  // Name to values: file, op, dtype, decorator, kind, mode. Of one name any value, of all names
+  // one.
   std::map<std::string, std::vector<std::string>, std::less<>> filters;
+  // The definitions that have one of the modes asked for: the caller's to find, see `tests`.
+  std::optional<std::vector<std::int64_t>> of_mode = {};
   bool dropped = false;  // also tests that narrowing drops
   By by = By::both;
   // What a model makes of the words, to be compared with what it made of the tests.
   std::string model = {};
   std::vector<float> embedding = {};
 };
-inline constexpr std::string_view k_search_filters[] = {"decorator", "dtype", "file", "kind", "op"};
+inline constexpr std::string_view k_search_filters[] = {"decorator", "dtype", "file",
+                                                        "kind",      "mode",  "op"};
 // "relu op:add dtype:float32". `usage` names a filter that there is none of, and one without value.
 [[nodiscard]] base::Result<Query> parse_query(std::string_view text);
 
@@ -151,6 +162,7 @@ class Memory {
   // All sources as `read_tree` gave them, sorted by path.
   [[nodiscard]] base::Result<std::vector<Source>> sources();
   [[nodiscard]] base::Result<std::vector<Collected>> collected();
+  [[nodiscard]] base::Result<std::vector<Placed>> tests();
 
  private:
   class Impl;
