@@ -736,6 +736,17 @@ const Registration k_registration{
       bundle->footer("Example:\n  crosscheck gate bundle upgrade.tar --privacy strict");
       bundle->callback([&] { action = [&] { return run_bundle(globals, options); }; });
 
+      auto* schema = command->add_subcommand("schema", "Print the JSON Schema of the manifest");
+      schema->footer(
+          "In a manifest, for editors: # yaml-language-server: $schema=gate.schema.json\n"
+          "Example:\n  crosscheck gate schema >gate.schema.json");
+      schema->callback([&] {
+        action = []() -> base::Result<ExitCode> {
+          std::printf("%s\n", base::pretty_json(gate::manifest_schema()).c_str());
+          return ExitCode::ok;
+        };
+      });
+
       auto* privacy = command->add_subcommand(
           "privacy", "List what bundles and published reports keep to themselves");
       privacy->footer("Example:\n  crosscheck gate privacy --json");

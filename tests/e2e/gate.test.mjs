@@ -1,10 +1,12 @@
 // `crosscheck gate` through its real binary and real processes; the interpreters' numbers are made, so that the truth is
 // known. That real PyTorch answers as these do is gate-torch.test.mjs's.
+import Ajv2020 from 'ajv/dist/2020.js';
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {test} from 'node:test';
+import {parse} from 'yaml';
 import {crosscheck, eventually, isGone, root, run, temporaryFolder, write} from './harness.mjs';
 
 const GATES = '[correctness, latency, throughput, peak_memory, determinism, compile_export, rollback]';
@@ -326,6 +328,40 @@ test('a bundle keeps to itself what the rules name, and still says the same', (t
   assert.ok(!standard.includes(salt));
   const rules = JSON.parse(gate('privacy', '--json').out);
   assert.ok(rules.some(({name, from}) => name === 'email' && from === 'standard'));
+});
+
+test('the schema takes every manifest that the loader takes, and no unknown key', (t) => {
+  const {folder, gate} = matrix(t, {
+    workload: '    shape: {batch: 4}\n    time_limit: 90s\n    in_use: true\n    seed: 7\n',
+    more: `waivers: [{cell: mlp/cpu/inference/latency, owner: a, reason: b, expires: 2999-01-01}]
+claims: [{id: c, source: 'https://example.com', workload: mlp, gate: latency, gain: 10 %}]
+`,
+  });
+  const printed = gate('schema');
+  assert.equal(printed.code, 0, printed.err);
+  const takes = new Ajv2020({allErrors: true, allowUnionTypes: true}).compile(JSON.parse(printed.out));
+  assert.equal(gate('init', '--manifest', 'made.yaml', '--baseline', 'a/python', '--candidate', 'b/python').code, 0);
+  for (const path of [
+    join(folder, 'gate.yaml'),
+    join(folder, 'made.yaml'),
+    join(root, 'examples/upgrade/gate.yaml'),
+    join(root, 'src/gate/fuzz/manifest_fuzz_corpus/upgrade.yaml'),
+  ]) {
+    assert.ok(takes(parse(readFileSync(path, 'utf8'))), `${path}: ${JSON.stringify(takes.errors)}`);
+  }
+  const manifest = parse(readFileSync(join(folder, 'gate.yaml'), 'utf8'));
+  for (const change of [
+    (m) => (m.caveat = []),
+    (m) => (m.workloads[0].warmup = -1),
+    (m) => (m.workloads[0].size = 'huge'),
+    (m) => (m.workloads[0].command = ['x']),
+    (m) => (m.classes.nightly.latency = 5),
+    (m) => delete m.name,
+  ]) {
+    const changed = structuredClone(manifest);
+    change(changed);
+    assert.ok(!takes(changed), change.toString());
+  }
 });
 
 test('the library of workloads is listed with what it needs', (t) => {

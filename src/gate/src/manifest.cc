@@ -178,115 +178,12 @@ std::optional<std::size_t> index_of(const std::array<std::string_view, n>& words
   return static_cast<std::size_t>(found - words.begin());
 }
 
+constexpr const char* k_name_pattern = "[A-Za-z0-9][A-Za-z0-9._+-]{0,99}";
+
 // A name that is part of cell names and of file names.
 bool is_name(std::string_view text) {
-  static const RE2 pattern{"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}"};
+  static const RE2 pattern{k_name_pattern};
   return RE2::FullMatch(text, pattern);
-}
-
-void read_name(Reader& reader, const Node& node, std::string_view what, std::string& into) {
-  const Node* found = reader.require(node, "name", what);
-  if (!found) return;
-  if (!found->is(Node::Kind::text) || !is_name(found->text)) {
-    reader.complain(*found, fmt::format("the name of {} is none", what),
-                    "use letters, digits, '.', '_', '+' and '-', 100 at most");
-    return;
-  }
-  into = found->text;
-}
-
-EnvironmentSpec read_environment(Reader& reader, const Node& root, std::string_view key) {
-  static constexpr std::array<std::string_view, 3> keys{"label", "python", "lock"};
-  EnvironmentSpec spec{.label = std::string{key}};
-  const Node* node = reader.require(root, key, "the manifest");
-  if (!node || !reader.mapping(*node, key, keys)) return spec;
-  reader.text(*node, "label", spec.label);
-  reader.text(*node, "python", spec.python);
-  reader.text(*node, "lock", spec.lock);
-  if (spec.python.empty() && spec.lock.empty()) {
-    reader.complain(*node, fmt::format("{} names no environment", key),
-                    "give `python: PATH` of an interpreter, or `lock: FILE` to make one from");
-  }
-  return spec;
-}
-
-void read_backends(Reader& reader, const Node& root, Manifest& manifest) {
-  static constexpr std::array<std::string_view, 3> keys{"name", "module", "path"};
-  const Node* list = reader.require(root, "backends", "the manifest");
-  if (!list || !reader.expect(*list, Node::Kind::sequence, "backends")) return;
-  std::set<std::string> seen;
-  for (const Node& item : list->items) {
-    BackendSpec backend;
-    if (item.is(Node::Kind::text)) {
-      backend.name = item.text;
-      if (!index_of(k_backend_names, backend.name)) {
-        reader.complain(item, fmt::format("'{}' is no backend that PyTorch brings", item.text),
-                        base::suggest(item.text, k_backend_names) +
-                            "; a PrivateUse1 device is written {name: …, module: …, path: …}");
-        continue;
-      }
-    } else {
-      if (!reader.mapping(item, "a backend", keys)) continue;
-      read_name(reader, item, "a backend", backend.name);
-      reader.text(item, "module", backend.module);
-      reader.text(item, "path", backend.path);
-    }
-    if (!seen.insert(backend.name).second) {
-      reader.complain(item, fmt::format("the backend '{}' stands twice", backend.name));
-    }
-    manifest.backends.push_back(std::move(backend));
-  }
-  if (list->items.empty()) reader.complain(*list, "backends is empty");
-  const Node* fleet = root.find("fleet");
-  manifest.fleet = reader.texts(root, "fleet");
-  for (const auto& name : manifest.fleet) {
-    if (!seen.contains(name)) {
-      reader.complain(*fleet, fmt::format("the fleet's '{}' is no entry of backends", name));
-    }
-  }
-}
-
-void read_classes(Reader& reader, const Node& root, Manifest& manifest) {
-  static constexpr std::array<std::string_view, 10> keys{
-      "latency",   "latency_p95",      "throughput",   "peak_memory",  "drift",
-      "tolerance", "determinism_runs", "graph_breaks", "compile_time", "rollback"};
-  const Node* classes = reader.require(root, "classes", "the manifest");
-  if (!classes || !reader.expect(*classes, Node::Kind::mapping, "classes")) return;
-  for (const auto& entry : classes->entries) {
-    Thresholds t;
-    const Node& node = entry.value;
-    if (!reader.mapping(node, fmt::format("the class '{}'", entry.key.text), keys)) continue;
-    reader.share(node, "latency", t.latency);
-    reader.share(node, "latency_p95", t.latency_p95);
-    reader.share(node, "throughput", t.throughput);
-    reader.share(node, "peak_memory", t.peak_memory);
-    reader.share(node, "compile_time", t.compile_time);
-    reader.positive(node, "drift", t.drift);
-    reader.positive(node, "tolerance", t.tolerance);
-    reader.number<std::size_t>(node, "determinism_runs", 2, 1000, t.determinism_runs);
-    reader.number<std::size_t>(node, "graph_breaks", 0, 1000, t.graph_breaks);
-    reader.duration(node, "rollback", t.rollback);
-    manifest.classes.emplace(entry.key.text, t);
-  }
-}
-
-void read_shape(Reader& reader, const Node& node, Workload& workload) {
-  const Node* shape = node.find("shape");
-  if (!shape || !reader.expect(*shape, Node::Kind::mapping, "shape")) return;
-  for (const auto& entry : shape->entries) {
-    const auto value = reader.integer<std::int64_t>(
-        entry.value, fmt::format("shape.{}", entry.key.text), 1, std::int64_t{1} << 40);
-    if (value) workload.shape.emplace(entry.key.text, *value);
-  }
-}
-
-void read_frozen(Reader& reader, const Node& node, Workload& workload) {
-  const Node* frozen = node.find("frozen");
-  if (!frozen || !reader.expect(*frozen, Node::Kind::mapping, "frozen")) return;
-  for (const auto& entry : frozen->entries) {
-    if (!reader.expect(entry.value, Node::Kind::text, entry.key.text)) continue;
-    workload.frozen.emplace(entry.key.text, entry.value.text);
-  }
 }
 
 template <std::size_t n, class Enum>
@@ -312,74 +209,373 @@ void read_words(Reader& reader, const Node& node, std::string_view key,
   if (list->items.empty()) reader.complain(*list, fmt::format("{} is empty", key));
 }
 
-Workload read_workload(Reader& reader, const Node& node) {
-  static constexpr std::array<std::string_view, 22> keys{"name",
-                                                         "workload",
-                                                         "command",
-                                                         "class",
-                                                         "size",
-                                                         "backends",
-                                                         "phases",
-                                                         "gates",
-                                                         "precision",
-                                                         "shape",
-                                                         "production_sequence",
-                                                         "seed",
-                                                         "warmup",
-                                                         "iterations",
-                                                         "threads",
-                                                         "ranks",
-                                                         "time_limit",
-                                                         "frozen",
-                                                         "in_use",
-                                                         "isolation_switch",
-                                                         "isolation_tested",
-                                                         "gate_on_cpu_time"};
-  Workload w;
-  if (!reader.mapping(node, "a workload", keys)) return w;
-  read_name(reader, node, "a workload", w.name);
-  reader.text(node, "workload", w.what);
-  w.command = reader.texts(node, "command");
+// A key of a mapping: how it is read, and how an editor is told of it. One table a mapping, which
+// the loader and the schema both follow.
+enum class Needed : std::uint8_t { no, yes };
+struct Place {
+  const Node& object;
+  std::string_view key;
+  std::string_view what;  // the object is, in words
+};
+template <class Owner>
+struct Field {
+  std::string_view key;
+  Needed needed = Needed::no;
+  std::string_view says;
+  void (*read)(Reader&, const Place&, Owner&) = nullptr;
+  json::value (*schema)() = nullptr;
+};
+
+template <class Owner, class Value>
+Owner owner_of(Value Owner::*);
+template <auto member>
+using OwnerOf = decltype(owner_of(member));
+template <auto member>
+using ValueOf = std::remove_reference_t<decltype(std::declval<OwnerOf<member>&>().*member)>;
+
+// What people write without quotes may look like a number.
+json::object text_schema() { return {{"type", {"string", "number", "boolean"}}}; }
+json::object list_schema(json::value items) {
+  return {{"type", "array"}, {"items", std::move(items)}};
+}
+json::object words_schema(std::span<const std::string_view> words) {
+  json::array all;
+  for (const auto word : words) all.emplace_back(word);
+  return {{"enum", std::move(all)}};
+}
+json::object pattern_schema(std::string_view pattern) {
+  return {{"type", "string"}, {"pattern", pattern}};
+}
+
+template <auto member>
+constexpr Field<OwnerOf<member>> text(std::string_view key, std::string_view says,
+                                      Needed needed = Needed::no) {
+  return {key, needed, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.text(at.object, at.key, owner.*member);
+          },
+          [] { return json::value(text_schema()); }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> name(std::string_view says) {
+  return {"name", Needed::yes, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            const Node& found = *at.object.find(at.key);
+            if (!found.is(Node::Kind::text) || !is_name(found.text)) {
+              reader.complain(found, fmt::format("the name of {} is none", at.what),
+                              "use letters, digits, '.', '_', '+' and '-', 100 at most");
+              return;
+            }
+            owner.*member = found.text;
+          },
+          [] {
+            return json::value(json::object{{"type", {"string", "number"}},
+                                            {"pattern", fmt::format("^{}$", k_name_pattern)}});
+          }};
+}
+template <auto member, const auto& words>
+constexpr Field<OwnerOf<member>> word(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.word(at.object, at.key, words, owner.*member);
+          },
+          [] { return json::value(words_schema(words)); }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> flag(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.flag(at.object, at.key, owner.*member);
+          },
+          [] { return json::value(json::object{{"type", "boolean"}}); }};
+}
+template <auto member, auto least, auto most>
+constexpr Field<OwnerOf<member>> number(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.number<ValueOf<member>>(at.object, at.key, least, most, owner.*member);
+          },
+          [] {
+            return json::value(
+                json::object{{"type", "integer"}, {"minimum", least}, {"maximum", most}});
+          }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> share(std::string_view key, std::string_view says,
+                                       Needed needed = Needed::no) {
+  return {
+      key, needed, says,
+      [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+        reader.share(at.object, at.key, owner.*member);
+      },
+      [] {
+        return json::value(json::object{
+            {"anyOf",
+             {json::object{{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}},
+              pattern_schema("^[0-9.eE+-]+ *%?$")}}});
+      }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> positive(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.positive(at.object, at.key, owner.*member);
+          },
+          [] { return json::value(json::object{{"type", "number"}, {"exclusiveMinimum", 0}}); }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> duration(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            reader.duration(at.object, at.key, owner.*member);
+          },
+          [] { return json::value(pattern_schema("^[0-9]{1,6} ?[smh]$")); }};
+}
+template <auto member>
+constexpr Field<OwnerOf<member>> texts(std::string_view key, std::string_view says) {
+  return {key, Needed::no, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            owner.*member = reader.texts(at.object, at.key);
+          },
+          [] { return json::value(list_schema(text_schema())); }};
+}
+template <auto member, const auto& all>
+constexpr Field<OwnerOf<member>> words(std::string_view key, std::string_view says,
+                                       Needed needed = Needed::no) {
+  return {key, needed, says,
+          [](Reader& reader, const Place& at, OwnerOf<member>& owner) {
+            read_words(reader, at.object, at.key, all, owner.*member);
+          },
+          [] {
+            auto schema = list_schema(words_schema(all));
+            schema["minItems"] = 1;
+            schema["uniqueItems"] = true;
+            return json::value(std::move(schema));
+          }};
+}
+
+// Says what is unknown and what lacks; whether all that is needed is there.
+template <class Owner, std::size_t n>
+bool read_object(Reader& reader, const Node& node, std::string_view what,
+                 const std::array<Field<Owner>, n>& fields, Owner& owner) {
+  std::array<std::string_view, n> keys;
+  std::transform(fields.begin(), fields.end(), keys.begin(),
+                 [](const Field<Owner>& field) { return field.key; });
+  if (!reader.mapping(node, what, keys)) return false;
+  bool whole = true;
+  for (const auto& field : fields) {
+    if (field.needed == Needed::yes && !reader.require(node, field.key, what)) {
+      whole = false;
+    } else if (node.find(field.key)) {
+      field.read(reader, {node, field.key, what}, owner);
+    }
+  }
+  return whole;
+}
+
+template <class Owner, std::size_t n>
+json::object object_schema(const std::array<Field<Owner>, n>& fields) {
+  json::object properties;
+  json::array required;
+  for (const auto& field : fields) {
+    auto schema = field.schema();
+    schema.as_object()["description"] = field.says;
+    properties[field.key] = std::move(schema);
+    if (field.needed == Needed::yes) required.emplace_back(field.key);
+  }
+  return {{"type", "object"},
+          {"properties", std::move(properties)},
+          {"required", std::move(required)},
+          {"additionalProperties", false}};
+}
+json::object one_of(json::object schema, std::string_view how,
+                    std::initializer_list<std::string_view> keys) {
+  auto& choices = schema[how].emplace_array();
+  for (const auto key : keys) choices.emplace_back(json::object{{"required", {key}}});
+  return schema;
+}
+
+constexpr std::array k_environment_fields{
+    text<&EnvironmentSpec::label>("label", "How reports call this side."),
+    text<&EnvironmentSpec::python>("python", "Path of an interpreter with a torch."),
+    text<&EnvironmentSpec::lock>("lock", "A file for `pip install -r`, made into an environment."),
+};
+json::value environment_schema() {
+  return one_of(object_schema(k_environment_fields), "anyOf", {"python", "lock"});
+}
+
+void read_environment(Reader& reader, const Place& at, EnvironmentSpec& spec) {
+  spec.label = at.key;
+  const Node& node = *at.object.find(at.key);
+  if (!node.is(Node::Kind::mapping)) {
+    reader.expect(node, Node::Kind::mapping, at.key);
+    return;
+  }
+  read_object(reader, node, at.key, k_environment_fields, spec);
+  if (spec.python.empty() && spec.lock.empty()) {
+    reader.complain(node, fmt::format("{} names no environment", at.key),
+                    "give `python: PATH` of an interpreter, or `lock: FILE` to make one from");
+  }
+}
+
+constexpr std::array k_backend_fields{
+    name<&BackendSpec::name>("Of a PrivateUse1 device."),
+    text<&BackendSpec::module>("module", "The Python module that registers it."),
+    text<&BackendSpec::path>("path", "A folder where that module is sought."),
+};
+
+void read_backends(Reader& reader, const Place& at, Manifest& manifest) {
+  const Node& list = *at.object.find(at.key);
+  if (!reader.expect(list, Node::Kind::sequence, "backends")) return;
+  std::set<std::string> seen;
+  for (const Node& item : list.items) {
+    BackendSpec backend;
+    if (item.is(Node::Kind::text)) {
+      backend.name = item.text;
+      if (!index_of(k_backend_names, backend.name)) {
+        reader.complain(item, fmt::format("'{}' is no backend that PyTorch brings", item.text),
+                        base::suggest(item.text, k_backend_names) +
+                            "; a PrivateUse1 device is written {name: …, module: …, path: …}");
+        continue;
+      }
+    } else if (!read_object(reader, item, "a backend", k_backend_fields, backend)) {
+      continue;
+    }
+    if (!seen.insert(backend.name).second) {
+      reader.complain(item, fmt::format("the backend '{}' stands twice", backend.name));
+    }
+    manifest.backends.push_back(std::move(backend));
+  }
+  if (list.items.empty()) reader.complain(list, "backends is empty");
+}
+json::value backends_schema() {
+  auto schema = list_schema(
+      json::object{{"anyOf", {words_schema(k_backend_names), object_schema(k_backend_fields)}}});
+  schema["minItems"] = 1;
+  return schema;
+}
+
+void read_fleet(Reader& reader, const Place& at, Manifest& manifest) {
+  manifest.fleet = reader.texts(at.object, at.key);
+  for (const auto& member : manifest.fleet) {
+    if (std::none_of(manifest.backends.begin(), manifest.backends.end(),
+                     [&](const BackendSpec& backend) { return backend.name == member; })) {
+      reader.complain(*at.object.find(at.key),
+                      fmt::format("the fleet's '{}' is no entry of backends", member));
+    }
+  }
+}
+
+constexpr std::array k_class_fields{
+    share<&Thresholds::latency>("latency", "Of a launch's median; 5 %."),
+    share<&Thresholds::latency_p95>("latency_p95", "Of a launch's 95th percentile; 15 %."),
+    share<&Thresholds::throughput>("throughput", "Items a second; 5 %."),
+    share<&Thresholds::peak_memory>("peak_memory", "10 %."),
+    positive<&Thresholds::drift>(
+        "drift", "The candidate's RMSE against float64, as a multiple of the baseline's; 2."),
+    positive<&Thresholds::tolerance>("tolerance", "A tenth of it is added to that; 1e-5."),
+    number<&Thresholds::determinism_runs, 2, 1000>("determinism_runs", "5."),
+    number<&Thresholds::graph_breaks, 0, 1000>("graph_breaks", "More than the baseline's; 0."),
+    share<&Thresholds::compile_time>("compile_time", "Reported; 20 %."),
+    duration<&Thresholds::rollback>("rollback", "How long switching back may take; 15m."),
+};
+
+void read_classes(Reader& reader, const Place& at, Manifest& manifest) {
+  const Node& classes = *at.object.find(at.key);
+  if (!reader.expect(classes, Node::Kind::mapping, "classes")) return;
+  for (const auto& entry : classes.entries) {
+    Thresholds thresholds;
+    if (read_object(reader, entry.value, fmt::format("the class '{}'", entry.key.text),
+                    k_class_fields, thresholds)) {
+      manifest.classes.emplace(entry.key.text, thresholds);
+    }
+  }
+}
+json::value classes_schema() {
+  return json::object{{"type", "object"}, {"additionalProperties", object_schema(k_class_fields)}};
+}
+
+void read_shape(Reader& reader, const Place& at, Workload& workload) {
+  const Node& shape = *at.object.find(at.key);
+  if (!reader.expect(shape, Node::Kind::mapping, "shape")) return;
+  for (const auto& entry : shape.entries) {
+    const auto value = reader.integer<std::int64_t>(
+        entry.value, fmt::format("shape.{}", entry.key.text), 1, std::int64_t{1} << 40);
+    if (value) workload.shape.emplace(entry.key.text, *value);
+  }
+}
+
+void read_frozen(Reader& reader, const Place& at, Workload& workload) {
+  const Node& frozen = *at.object.find(at.key);
+  if (!reader.expect(frozen, Node::Kind::mapping, "frozen")) return;
+  for (const auto& entry : frozen.entries) {
+    if (!reader.expect(entry.value, Node::Kind::text, entry.key.text)) continue;
+    workload.frozen.emplace(entry.key.text, entry.value.text);
+  }
+}
+
+json::value map_schema(json::object values) {
+  return json::object{{"type", "object"}, {"additionalProperties", std::move(values)}};
+}
+
+constexpr std::array k_workload_fields{
+    name<&Workload::name>("How cells are called by."),
+    text<&Workload::what>("workload",
+                          "lane.case of the library (crosscheck gate workloads), or "
+                          "python:module:function."),
+    texts<&Workload::command>("command", "A program and its arguments, instead of `workload`."),
+    text<&Workload::klass>("class", "Whose thresholds count: a key of `classes`.", Needed::yes),
+    word<&Workload::size, k_sizes>("size", "Which row of the case's shapes; small."),
+    texts<&Workload::backends>("backends", "Of the manifest's; default: all."),
+    words<&Workload::phases, k_phase_names>("phases", "Default: inference."),
+    words<&Workload::gates, k_gate_names>("gates", "Required for adoption.", Needed::yes),
+    word<&Workload::precision, k_precisions>("precision", "Of weights and data; float32."),
+    Field<Workload>{"shape", Needed::no, "Numbers that replace some of the size's.", read_shape,
+                    [] {
+                      return map_schema({{"type", "integer"},
+                                         {"minimum", 1},
+                                         {"maximum", std::int64_t{1} << 40}});
+                    }},
+    number<&Workload::production_sequence, 1, (std::int64_t{1} << 40)>(
+        "production_sequence", "How long sequences are in production."),
+    number<&Workload::seed, 0, (std::int64_t{1} << 62)>("seed", "Of weights and data; 1."),
+    number<&Workload::warmup, 0, 100000>("warmup", "Iterations that do not count; 5."),
+    number<&Workload::iterations, 1, 1000000>("iterations", "Iterations that do; 59."),
+    number<&Workload::threads, 1, 4096>("threads", "1."),
+    number<&Workload::ranks, 2, 4096>("ranks", "Processes on the backend `distributed`; 2."),
+    duration<&Workload::time_limit>("time_limit", "Of one launch; 5m."),
+    Field<Workload>{"frozen", Needed::no,
+                    "What makes it the same workload (code, data, tokenizer, …), to its version.",
+                    read_frozen, [] { return map_schema(text_schema()); }},
+    flag<&Workload::in_use>("in_use", "The candidate serves it already."),
+    text<&Workload::isolation_switch>("isolation_switch",
+                                      "How the lane is switched off while the rest is kept."),
+    text<&Workload::isolation_tested>("isolation_tested", "Where that switch was tried."),
+    flag<&Workload::gate_on_cpu_time>("gate_on_cpu_time", "Of one thread's compute only."),
+};
+
+void read_workload(Reader& reader, const Node& node, Workload& w) {
+  if (!node.is(Node::Kind::mapping)) {
+    reader.expect(node, Node::Kind::mapping, "a workload");
+    return;
+  }
+  read_object(reader, node, "a workload", k_workload_fields, w);
   if (w.what.empty() == w.command.empty()) {
     reader.complain(node,
                     fmt::format("the workload '{}' says not exactly one thing to run", w.name),
                     "give `workload: lane.case` (see `crosscheck gate workloads`), `workload: "
                     "python:module:function`, or `command: […]`");
   }
-  if (const Node* klass = reader.require(node, "class", fmt::format("the workload '{}'", w.name))) {
-    w.klass = klass->text;
-  }
-  reader.word(node, "size", k_sizes, w.size);
-  reader.word(node, "precision", k_precisions, w.precision);
-  read_words(reader, node, "phases", k_phase_names, w.phases);
-  if (reader.require(node, "gates", fmt::format("the workload '{}'", w.name))) {
-    read_words(reader, node, "gates", k_gate_names, w.gates);
-  }
-  w.backends = reader.texts(node, "backends");
-  read_shape(reader, node, w);
-  read_frozen(reader, node, w);
-  reader.number<std::int64_t>(node, "production_sequence", 1, std::int64_t{1} << 40,
-                              w.production_sequence);
-  reader.number<std::uint64_t>(node, "seed", 0, std::uint64_t{1} << 62, w.seed);
-  reader.number<std::size_t>(node, "warmup", 0, 100000, w.warmup);
-  reader.number<std::size_t>(node, "iterations", 1, 1000000, w.iterations);
-  reader.number<std::size_t>(node, "threads", 1, 4096, w.threads);
-  reader.number<std::size_t>(node, "ranks", 2, 4096, w.ranks);
-  reader.duration(node, "time_limit", w.time_limit);
-  reader.flag(node, "in_use", w.in_use);
-  reader.flag(node, "gate_on_cpu_time", w.gate_on_cpu_time);
-  reader.text(node, "isolation_switch", w.isolation_switch);
-  reader.text(node, "isolation_tested", w.isolation_tested);
-  return w;
 }
 
-void read_workloads(Reader& reader, const Node& root, Manifest& manifest) {
-  const Node* list = reader.require(root, "workloads", "the manifest");
-  if (!list || !reader.expect(*list, Node::Kind::sequence, "workloads")) return;
-  if (list->items.empty()) reader.complain(*list, "workloads is empty");
+void read_workloads(Reader& reader, const Place& at, Manifest& manifest) {
+  const Node& list = *at.object.find(at.key);
+  if (!reader.expect(list, Node::Kind::sequence, "workloads")) return;
+  if (list.items.empty()) reader.complain(list, "workloads is empty");
   std::set<std::string> seen;
-  for (const Node& item : list->items) {
-    auto workload = read_workload(reader, item);
+  for (const Node& item : list.items) {
+    Workload workload;
+    read_workload(reader, item, workload);
     if (!workload.name.empty() && !seen.insert(workload.name).second) {
       reader.complain(item, fmt::format("the workload '{}' stands twice", workload.name));
     }
@@ -400,26 +596,34 @@ void read_workloads(Reader& reader, const Node& root, Manifest& manifest) {
     manifest.workloads.push_back(std::move(workload));
   }
 }
+json::value workloads_schema() {
+  auto schema =
+      list_schema(one_of(object_schema(k_workload_fields), "oneOf", {"workload", "command"}));
+  schema["minItems"] = 1;
+  return schema;
+}
 
-void read_claims(Reader& reader, const Node& root, Manifest& manifest) {
-  static constexpr std::array<std::string_view, 6> keys{"id",   "source", "workload",
-                                                        "gate", "gain",   "cost"};
-  const Node* list = root.find("claims");
-  if (!list || !reader.expect(*list, Node::Kind::sequence, "claims")) return;
-  for (const Node& item : list->items) {
+constexpr std::array k_claim_fields{
+    text<&Claim::id>("id", "How reports call it.", Needed::yes),
+    text<&Claim::source>("source", "URL of who says so; one without is refused."),
+    text<&Claim::workload>("workload", "By its name in this manifest.", Needed::yes),
+    Field<Claim>{"gate", Needed::no, "What is said to be better; latency.",
+                 [](Reader& reader, const Place& at, Claim& claim) {
+                   std::string gate{to_string(claim.gate)};
+                   reader.word(at.object, at.key, k_gate_names, gate);
+                   claim.gate = *parse_gate(gate);
+                 },
+                 [] { return json::value(words_schema(k_gate_names)); }},
+    share<&Claim::gain>("gain", "That would justify adoption; 10 %.", Needed::yes),
+    text<&Claim::cost>("cost", "Of taking it up."),
+};
+
+void read_claims(Reader& reader, const Place& at, Manifest& manifest) {
+  const Node& list = *at.object.find(at.key);
+  if (!reader.expect(list, Node::Kind::sequence, "claims")) return;
+  for (const Node& item : list.items) {
     Claim claim;
-    if (!reader.mapping(item, "a claim", keys)) continue;
-    for (const std::string_view key : {"id", "workload", "gain"}) {
-      reader.require(item, key, "a claim");
-    }
-    reader.text(item, "id", claim.id);
-    reader.text(item, "source", claim.source);
-    reader.text(item, "workload", claim.workload);
-    reader.text(item, "cost", claim.cost);
-    reader.share(item, "gain", claim.gain);
-    std::string gate{to_string(claim.gate)};
-    reader.word(item, "gate", k_gate_names, gate);
-    claim.gate = *parse_gate(gate);
+    read_object(reader, item, "a claim", k_claim_fields, claim);
     const auto known = std::any_of(manifest.workloads.begin(), manifest.workloads.end(),
                                    [&](const Workload& w) { return w.name == claim.workload; });
     if (!claim.workload.empty() && !known) {
@@ -430,32 +634,73 @@ void read_claims(Reader& reader, const Node& root, Manifest& manifest) {
   }
 }
 
-void read_waivers(Reader& reader, const Node& root, Manifest& manifest) {
-  static constexpr std::array<std::string_view, 4> keys{"cell", "owner", "reason", "expires"};
-  const Node* list = root.find("waivers");
-  if (!list || !reader.expect(*list, Node::Kind::sequence, "waivers")) return;
-  for (const Node& item : list->items) {
-    if (!reader.mapping(item, "a waiver", keys)) continue;
-    bool whole = true;
-    for (const std::string_view key : keys) {
-      whole = reader.require(item, key, "a waiver") != nullptr && whole;
-    }
-    if (!whole) continue;
+constexpr std::array k_waiver_fields{
+    text<&Waiver::cell>("cell", "workload/backend/phase/gate.", Needed::yes),
+    text<&Waiver::owner>("owner", "Who answers for it.", Needed::yes),
+    text<&Waiver::reason>("reason", "Why.", Needed::yes),
+    Field<Waiver>{"expires", Needed::yes, "A date, 2026-12-31.",
+                  [](Reader& reader, const Place& at, Waiver& waiver) {
+                    const Node& expires = *at.object.find(at.key);
+                    const auto time = base::parse_rfc3339(
+                        expires.text.size() == 10 ? expires.text + "T00:00:00Z" : expires.text);
+                    if (time) {
+                      waiver.expires = *time;
+                    } else {
+                      reader.complain(expires, "expires is no date", "write 2026-12-31");
+                    }
+                  },
+                  [] { return json::value(pattern_schema("^[0-9]{4}-[0-9]{2}-[0-9]{2}")); }},
+};
+
+void read_waivers(Reader& reader, const Place& at, Manifest& manifest) {
+  const Node& list = *at.object.find(at.key);
+  if (!reader.expect(list, Node::Kind::sequence, "waivers")) return;
+  for (const Node& item : list.items) {
     Waiver waiver;
-    reader.text(item, "cell", waiver.cell);
-    reader.text(item, "owner", waiver.owner);
-    reader.text(item, "reason", waiver.reason);
-    const Node& expires = *item.find("expires");
-    const auto time =
-        base::parse_rfc3339(expires.text.size() == 10 ? expires.text + "T00:00:00Z" : expires.text);
-    if (!time) {
-      reader.complain(expires, "expires is no date", "write 2026-12-31");
-      continue;
+    if (read_object(reader, item, "a waiver", k_waiver_fields, waiver)) {
+      manifest.waivers.push_back(std::move(waiver));
     }
-    waiver.expires = *time;
-    manifest.waivers.push_back(std::move(waiver));
   }
 }
+
+constexpr std::array k_manifest_fields{
+    Field<Manifest>{"format", Needed::yes, "Of this file: 1.",
+                    [](Reader& reader, const Place& at, Manifest&) {
+                      const Node& format = *at.object.find(at.key);
+                      if (format.text == "1") return;
+                      reader.complain(format,
+                                      fmt::format("format {} is not known here", format.text),
+                                      "write `format: 1`");
+                    },
+                    [] { return json::value(json::object{{"const", 1}}); }},
+    name<&Manifest::name>("Of the matrix, and of its folder."),
+    Field<Manifest>{"baseline", Needed::yes, "What is in use today.",
+                    [](Reader& reader, const Place& at, Manifest& manifest) {
+                      read_environment(reader, at, manifest.baseline);
+                    },
+                    environment_schema},
+    Field<Manifest>{"candidate", Needed::yes, "What may follow it.",
+                    [](Reader& reader, const Place& at, Manifest& manifest) {
+                      read_environment(reader, at, manifest.candidate);
+                    },
+                    environment_schema},
+    Field<Manifest>{"backends", Needed::yes, "Devices to measure on.", read_backends,
+                    backends_schema},
+    Field<Manifest>{"fleet", Needed::no, "Backends that must agree.", read_fleet,
+                    [] { return json::value(list_schema(text_schema())); }},
+    Field<Manifest>{"classes", Needed::yes,
+                    "Name to thresholds, each a change for the worse that is still accepted.",
+                    read_classes, classes_schema},
+    Field<Manifest>{"workloads", Needed::yes, "What is measured.", read_workloads,
+                    workloads_schema},
+    Field<Manifest>{"claims", Needed::no, "Held against what was measured.", read_claims,
+                    [] { return json::value(list_schema(object_schema(k_claim_fields))); }},
+    texts<&Manifest::caveats>("caveats", "What the matrix will not show."),
+    Field<Manifest>{"waivers", Needed::no, "What a person takes upon them.", read_waivers,
+                    [] { return json::value(list_schema(object_schema(k_waiver_fields))); }},
+    texts<&Manifest::rollback>("rollback", "Shell commands that switch back."),
+    texts<&Manifest::plan>("plan", "A checklist, kept and shown."),
+};
 
 json::array array_of(const std::vector<std::string>& texts) {
   json::array all;
@@ -578,34 +823,21 @@ std::optional<Gate> parse_gate(std::string_view name) {
 }
 
 base::Result<Manifest> parse_manifest(std::string_view text, std::string_view source) {
-  static constexpr std::array<std::string_view, 13> keys{
-      "format",    "name",   "baseline", "candidate", "backends", "fleet", "classes",
-      "workloads", "claims", "caveats",  "waivers",   "rollback", "plan"};
   const auto root = yaml::parse(text, source);
   if (!root) return tl::unexpected(root.error());
   Reader reader{source};
   Manifest manifest;
-  if (reader.mapping(*root, "the manifest", keys)) {
-    const Node* format = reader.require(*root, "format", "the manifest");
-    if (format && format->text != "1") {
-      reader.complain(*format, fmt::format("format {} is not known here", format->text),
-                      "write `format: 1`");
-    }
-    read_name(reader, *root, "the manifest", manifest.name);
-    manifest.baseline = read_environment(reader, *root, "baseline");
-    manifest.candidate = read_environment(reader, *root, "candidate");
-    read_backends(reader, *root, manifest);
-    read_classes(reader, *root, manifest);
-    read_workloads(reader, *root, manifest);
-    read_claims(reader, *root, manifest);
-    read_waivers(reader, *root, manifest);
-    manifest.caveats = reader.texts(*root, "caveats");
-    manifest.rollback = reader.texts(*root, "rollback");
-    manifest.plan = reader.texts(*root, "plan");
-  }
+  read_object(reader, *root, "the manifest", k_manifest_fields, manifest);
   if (reader.errors().empty()) return manifest;
   return base::fail(base::Fault::invalid_input,
                     fmt::format("{}", fmt::join(reader.errors(), "\n")));
+}
+
+json::object manifest_schema() {
+  auto schema = object_schema(k_manifest_fields);
+  schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+  schema["title"] = "crosscheck upgrade gate";
+  return schema;
 }
 
 std::vector<Finding> check(const Manifest& manifest, base::Time now) {

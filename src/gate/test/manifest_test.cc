@@ -84,6 +84,38 @@ TEST(Manifest, ErrorsNameThePlaceAndTheRemedy) {
   }
 }
 
+// Each key of `properties` is taken by the loader under `before`, and no other.
+void expect_keys(const base::json::value& schema, const std::string& before,
+                 const std::string& after) {
+  std::size_t known = 0;
+  const auto refuses = [&](std::string_view key) {
+    const auto read = parse_manifest(fmt::format("{}{}: 0{}", before, key, after), "gate.yaml");
+    return !read && base::to_string(read.error()).find("has no key") != std::string::npos;
+  };
+  for (const auto& [key, value] : schema.at("properties").as_object()) {
+    EXPECT_FALSE(refuses(key)) << key;
+    EXPECT_FALSE(value.at("description").as_string().empty()) << key;
+    ++known;
+  }
+  EXPECT_GT(known, 2U);
+  EXPECT_FALSE(schema.at("additionalProperties").as_bool());
+  EXPECT_TRUE(refuses("unknown"));
+}
+
+TEST(Manifest, SchemaHasTheKeysThatTheLoaderTakes) {
+  const base::json::value schema(manifest_schema());
+  const auto& properties = schema.at("properties");
+  expect_keys(schema, "", "\n");
+  expect_keys(properties.at("baseline"), "baseline: {", "}\n");
+  expect_keys(properties.at("backends").at("items").at("anyOf").at(1), "backends: [{", "}]\n");
+  expect_keys(properties.at("classes").at("additionalProperties"), "classes: {a: {", "}}\n");
+  expect_keys(properties.at("workloads").at("items"), "workloads: [{", "}]\n");
+  expect_keys(properties.at("claims").at("items"), "claims: [{", "}]\n");
+  expect_keys(properties.at("waivers").at("items"), "waivers: [{", "}]\n");
+  EXPECT_EQ(properties.at("workloads").at("items").at("properties").at("warmup").at("maximum"),
+            100000);
+}
+
 TEST(Manifest, AllErrorsAreSaidAtOnce) {
   const auto text = with(k_manifest, "[cpu]", "[cpuu]");
   EXPECT_THAT(error_of(with(text, "format: 1", "format: 9")),

@@ -134,6 +134,10 @@ struct Manifest {
 // file:line:column, all of them in one message. `source` names the file in them.
 [[nodiscard]] base::Result<Manifest> parse_manifest(std::string_view text, std::string_view source);
 
+// JSON Schema (2020-12) of the file, for editors: the keys, types and words that parse_manifest
+// takes. What only the whole of a manifest tells (a class that is not there) it does not say.
+[[nodiscard]] base::json::object manifest_schema();
+
 // A finding that names what the method refuses or wants shown. `refused` findings stop a run.
 struct Finding {
   bool refused = false;
