@@ -24,9 +24,9 @@ constexpr std::string_view k_style = R"(
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1200px; padding: 16px 20px 48px; background: var(--page); color: var(--text);
   font: 14px/1.45 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; font-variant-numeric: tabular-nums;
-  overflow-wrap: anywhere; }
+  overflow-wrap: break-word; }
 h1 { font-size: 21px; margin: 0 0 6px; } h2 { font-size: 16px; margin: 28px 0 8px; } h3 { font-size: 14px; margin: 20px 0 6px; }
-.verdict { font-size: 16px; font-weight: 600; border-left: 4px solid var(--soft); background: var(--raised); padding: 10px 14px; }
+.st.verdict { font-size: 16px; white-space: normal; border-left: 4px solid var(--soft); background: var(--raised); padding: 10px 14px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; vertical-align: top; padding: 6px 12px 6px 0;
   border-bottom: 1px solid var(--line); } thead th { font-size: 12px; color: var(--soft); } tbody th { font-weight: 500; }
@@ -378,9 +378,9 @@ std::string report_html(const json::object& of) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n<title>{0}: {1}</title>\n<style>{2}</style></head><body><main>\n"
-      "<h1>{0}</h1>\n<p class=\"verdict {3}\">{4} {5}</p>\n",
+      "<h1>{0}</h1>\n<p class=\"verdict st {3}\"><i aria-hidden=\"true\">{4}</i>{5}</p>\n",
       safe(report, "matrix"), escape_html(decision), k_style, look_of(decision).colour,
-      mark(decision), safe(report, "verdict"));
+      look_of(decision).glyph, safe(report, "verdict"));
   html += rulings(report) + waivers(report) + claims(report);
   html += "<h2>Gates, cell by cell</h2>";
   for (const auto& c : list(report, "cells")) html += cell(c);

@@ -53,7 +53,7 @@ TEST(ReportPage, HasVerdictChartsAndNumbersWithoutAScript) {
     scale_times(result, request.side == Side::candidate ? 1.2 : 1);
   }));
   for (const std::string_view part :
-       {"<h1>upgrade</h1>", "verdict open", "defer: 0 of 1 of workload and backend", "+20.00 %",
+       {"<h1>upgrade</h1>", "verdict st open", "defer: 0 of 1 of workload and backend", "+20.00 %",
         "mlp/cpu/inference", "aria-label=\"p50 candidate against baseline: +20.00 %",
         "aria-label=\"p50 of 8 launches of the baseline and 8 of the candidate\"", "one machine",
         "crosscheck gate reproduce mlp/cpu/inference", "prefers-color-scheme: dark",
