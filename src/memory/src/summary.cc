@@ -40,15 +40,15 @@ std::string summary_of(const Definition& definition) {
   }
   // Names that the test's own name speaks of come first.
   const std::vector<std::string> words = tokens_of(definition.name);
+  const auto is_spoken_of = [&](std::string_view api) {
+    return std::ranges::any_of(
+        tokens_of(api.substr(api.rfind('.') + 1)),
+        [&](const std::string& part) { return std::ranges::find(words, part) != words.end(); });
+  };
   std::vector<std::string_view> names;
-  for (const std::string& api : definition.apis)
-    if (!api.starts_with("torch.testing.")) names.push_back(api);
-  std::ranges::stable_partition(names, [&](std::string_view api) {
-    const std::vector<std::string> parts = tokens_of(api.substr(api.rfind('.') + 1));
-    return std::ranges::any_of(parts, [&](const std::string& part) {
-      return std::ranges::find(words, part) != words.end();
-    });
-  });
+  for (const bool wanted : {true, false})
+    for (const std::string& api : definition.apis)
+      if (!api.starts_with("torch.testing.") && is_spoken_of(api) == wanted) names.push_back(api);
   if (!names.empty()) {
     text += "\nUses ";
     for (std::size_t i = 0; i < names.size() && i < k_names; ++i)
