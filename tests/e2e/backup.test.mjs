@@ -325,6 +325,11 @@ for (const engine of ['sqlite', 'postgresql']) {
     update(
       `INSERT INTO test_results (run, test, attempt, outcome, kind, node_id, duration_us) VALUES (${old}, ${id}, 1, 'passed', '', 'n', 1)`,
     );
+    for (const [matrix, at] of [['old', 1], ['new', now]]) {
+      update(
+        `INSERT INTO upgrades (matrix, name, decision, decided_at, bundle, report, published_at) VALUES ('${matrix}', 'n', 'adopt', ${at}, 'b', '{}', ${now})`,
+      );
+    }
     const job = (delivery, at) =>
       update(
         `INSERT INTO jobs (delivery_id, event_type, repo_key, repo, level, run_id, run_attempt, job_name, state, first_seen_at, word_workflow, word_body) VALUES ('${delivery}', 'push', 'a/b', 'a/b', 'L2', '1', 1, 'j', 'completed', ${at}, 'w', '{"a":1}')`,
@@ -358,6 +363,7 @@ for (const engine of ['sqlite', 'postgresql']) {
       log_files: 1,
       result_files: 1,
       test_results: 1,
+      upgrades: 1,
       events: 1,
       audit_entries: 1,
       tokens: 0,
