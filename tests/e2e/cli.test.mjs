@@ -65,8 +65,8 @@ test('a number of processes that is none, one file for two outputs: exit code 2'
     assert.match(err, /--jobs/);
   }
   for (const [option, expected] of [
-    ['--timeout', /--timeout: expected seconds above 0/],
-    ['--file-timeout', /--file-timeout: expected seconds, or 0 for no limit/],
+    ['--timeout', /--timeout: expected seconds from 0\.001 to 10000000\n/],
+    ['--file-timeout', /--file-timeout: expected seconds from 0\.001 to 10000000, or 0 for no limit/],
   ]) {
     const {code, err} = run(['run', option, '-1']);
     assert.equal(code, 2);

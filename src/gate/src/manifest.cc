@@ -161,8 +161,9 @@ class Reader {
 
  private:
   static bool parse_real(std::string_view text, double& into) {
-    const char* end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, into);
+    const char* begin = text.data();
+    const char* end = begin + text.size();
+    const auto [stop, failed] = std::from_chars(begin, end, into);
     return failed == std::errc{} && stop == end && std::isfinite(into);
   }
 
@@ -581,6 +582,7 @@ void read_workloads(Reader& reader, const Place& at, Manifest& manifest) {
     }
     if (!workload.klass.empty() && !manifest.classes.contains(workload.klass)) {
       std::vector<std::string_view> names;
+      names.reserve(manifest.classes.size());
       for (const auto& [name, thresholds] : manifest.classes) names.push_back(name);
       reader.complain(*item.find("class"), fmt::format("there is no class '{}'", workload.klass),
                       base::suggest(workload.klass, names));

@@ -181,10 +181,12 @@ std::string report_markdown(const ReportInput& input) {
     waived.insert(waived.end(), ruling.waived.begin(), ruling.waived.end());
   }
   std::vector<std::string> fleet;
+  fleet.reserve(input.outcome.fleet.size());
   for (const auto& f : input.outcome.fleet) {
     fleet.push_back(fmt::format("{}: {} ({})", f.workload, to_string(f.decision), f.reason));
   }
   std::vector<std::string> claims;
+  claims.reserve(input.outcome.claims.size());
   for (const auto& c : input.outcome.claims) {
     claims.push_back(
         fmt::format("{} on {}: {}: {}", c.id, c.backend, to_string(c.verdict), c.reason));
