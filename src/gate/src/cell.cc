@@ -536,8 +536,13 @@ void judge_rollback(const Manifest& manifest, const Log& log, const Thresholds& 
   const auto* forth = log.find(Side::candidate, Purpose::reading, "reading/0");
   into.launches = {"exact/0", "reading/0"};
   if (!back || !forth) return;
-  const auto wrong = [](const LaunchResult& result) -> std::string {
+  // Attention alone keeps none, for instance.
+  const auto* baseline = log.find(Side::baseline, Purpose::exact, "exact/0");
+  const auto* candidate = log.find(Side::candidate, Purpose::exact, "exact/0");
+  const bool stateless = baseline && candidate && !baseline->checkpoint && !candidate->checkpoint;
+  const auto wrong = [&](const LaunchResult& result) -> std::string {
     if (result.status != LaunchStatus::ok) return one_line(result);
+    if (!result.checkpoint && stateless) return {};
     if (!result.checkpoint) return "nothing was read";
     return result.checkpoint->ok ? std::string{} : result.checkpoint->reason;
   };
@@ -551,16 +556,17 @@ void judge_rollback(const Manifest& manifest, const Log& log, const Thresholds& 
     into.reason = "the candidate cannot read the baseline's checkpoint: " + reason;
     return;
   }
+  const std::string state =
+      stateless ? "the workload keeps no state" : "checkpoints are read both ways";
   if (manifest.rollback.empty()) {
     into.status = Status::pass;
-    into.reason = "checkpoints are read both ways; switching back is choosing the interpreter";
+    into.reason = state + "; switching back is choosing the interpreter";
     return;
   }
   if (!rehearsal) {
     into.status = Status::inconclusive;
     into.reason =
-        "checkpoints are read both ways, but the rollback was not rehearsed: crosscheck "
-        "gate rollback-rehearsal";
+        state + ", but the rollback was not rehearsed: crosscheck gate rollback-rehearsal";
     return;
   }
   if (!rehearsal->ok || rehearsal->took > thresholds.rollback) {
@@ -572,8 +578,8 @@ void judge_rollback(const Manifest& manifest, const Log& log, const Thresholds& 
     return;
   }
   into.status = Status::pass;
-  into.reason = fmt::format("checkpoints are read both ways; the rehearsed rollback took {}",
-                            base::to_human(rehearsal->took));
+  into.reason =
+      fmt::format("{}; the rehearsed rollback took {}", state, base::to_human(rehearsal->took));
 }
 
 // Where a side does not run at all, no gate says more than that.

@@ -192,6 +192,24 @@ TEST(Cell, WhatTheCandidateDoesWorseFailsItsGate) {
   }
 }
 
+TEST(Cell, AWorkloadWithoutStateHasNothingToRead) {
+  const Measured none{[](const auto&, LaunchResult& result) { result.checkpoint.reset(); }};
+  EXPECT_EQ(none.status(Gate::rollback), Status::pass);
+  EXPECT_THAT(none.reason(Gate::rollback), HasSubstr("keeps no state"));
+  // But what one side keeps the other must read.
+  for (const auto silent : {Side::baseline, Side::candidate}) {
+    const Measured half{[&](const LaunchRequest& request, LaunchResult& result) {
+      if (request.side == silent) result.checkpoint.reset();
+    }};
+    EXPECT_EQ(half.status(Gate::rollback), Status::fail);
+    EXPECT_THAT(half.reason(Gate::rollback), HasSubstr("nothing was read"));
+  }
+  const Measured unread{[](const LaunchRequest& request, LaunchResult& result) {
+    if (request.purpose == Purpose::reading) result.checkpoint.reset();
+  }};
+  EXPECT_EQ(unread.status(Gate::rollback), Status::fail);
+}
+
 TEST(Cell, BaselinesOwnCheckpointIsReadByTheBaselineToo) {
   const Measured measured{[](const LaunchRequest& request, LaunchResult& result) {
     if (request.purpose == Purpose::reading && request.side == Side::baseline) {
