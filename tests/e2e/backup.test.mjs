@@ -152,7 +152,8 @@ for (const engine of ['sqlite', 'postgresql']) {
     const migrations = join(root, 'src/store/migrations');
     for (const name of readdirSync(migrations).filter((file) => file >= '0008')) {
       const text = readFileSync(join(migrations, name), 'utf8');
-      for (const [, kind, made] of text.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm))
+      // Backwards: a table takes its indexes with it.
+      for (const [, kind, made] of [...text.matchAll(/^CREATE (TABLE|INDEX) (\w+)/gm)].reverse())
         sql(old, `DROP ${kind} ${made}`);
       for (const [, table, column] of text.matchAll(/^ALTER TABLE (\w+) ADD COLUMN (\w+)/gm))
         sql(old, `ALTER TABLE ${table} DROP COLUMN ${column}`);
